@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two commands on a fresh machine: `make demo` and `make test`. The rest is for daily work.
 SHELL := /bin/bash
-.SHELLFLAGS := -euo pipefail -c
+.SHELLFLAGS := -eo pipefail -c
 .DEFAULT_GOAL := help
 
 # Colcon is asked again only when something that it installs or generates has changed;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds the colcon workspace into install/. Quiet unless something goes wrong.
-set -euo pipefail
+set -eo pipefail     # no -u: the set-up files that colcon writes use unset variables
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 mkdir -p install
 # A workspace built with another environment holds its paths: start anew then.

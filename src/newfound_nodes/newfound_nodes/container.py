@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several nodes in one process, with one copy of torch and of the models' libraries.
+
+    ros2 run newfound_nodes container --ros-args --params-file robot.yaml \\
+        -p nodes:="['adaptive_classifier', 'place_categorizer:/rear/places']"
+
+Each entry is the name of one of our executables, or the dotted path of a PerceptionNode
+class, optionally followed by `:` and the node's name (with its namespace if it starts with
+a slash). Parameters come from the same file that separate processes would use, matched by
+the node's full name. A node that cannot be made is reported; the others run.
+"""
+
+import functools
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+
+import rclpy
+from rclpy.node import Node
+
+from newfound_nodes.perception_node import PerceptionNode
+from newfound_nodes.runtime import NodeFactory, serve
+
+GROUP = "newfound.nodes"
+
+
+class ContainerError(Exception):
+    """An entry of the container's node list that names nothing we can run."""
+
+
+def node_class(name: str) -> type[PerceptionNode]:
+    """The class behind an executable's name or a dotted path."""
+    if "." not in name:
+        found = entry_points(group=GROUP, name=name)
+        if not found:
+            known = ", ".join(sorted(entry.name for entry in entry_points(group=GROUP))) or "none"
+            raise ContainerError(f"no node '{name}'; the nodes installed here: {known}")
+        loaded = next(iter(found)).load()
+    else:
+        module, _, attribute = name.rpartition(".")
+        loaded = getattr(importlib.import_module(module), attribute, None)
+    if not (isinstance(loaded, type) and issubclass(loaded, PerceptionNode)):
+        raise ContainerError(f"'{name}' is not a PerceptionNode class")
+    return loaded
+
+
+def make_node(entry: str) -> PerceptionNode:
+    """The node that one entry of the list asks for."""
+    kind, _, full_name = entry.partition(":")
+    namespace, _, name = full_name.rpartition("/")
+    arguments = {"namespace": namespace} if namespace else {}
+    return node_class(kind)(name or None, **arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the nodes that the parameter `nodes` lists."""
+    rclpy.init(args=arguments)
+    try:
+        container = Node("container")
+        entries = container.declare_parameter("nodes", [""]).value
+        factories: list[NodeFactory] = []
+        for entry in filter(None, entries):
+            factory = functools.partial(make_node, entry)
+            factory.__name__ = entry  # type: ignore[attr-defined]
+            factories.append(factory)
+        if not factories:
+            container.get_logger().error("nothing to run: the parameter `nodes` is empty")
+        container.destroy_node()
+        return serve(factories)
+    finally:
+        rclpy.try_shutdown()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

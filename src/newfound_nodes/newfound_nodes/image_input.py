@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The image topic of a node: subscribed only while needed, with the QoS its publisher offers."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
+from rclpy.node import Node
+from sensor_msgs.msg import CompressedImage, Image
+
+from newfound_nodes import images, qos
+from newfound_nodes.images import Frame
+from newfound_nodes.mailbox import Mailbox, StreamCounters
+
+
+@dataclass(frozen=True)
+class Letter:
+    """An image message and when it came."""
+
+    message: Image | CompressedImage
+    received: float     # s, time.monotonic()
+
+
+class ImageInput:
+    """Keeps the newest image of a topic for a worker that is slower than the camera."""
+
+    def __init__(self, node: Node, topic: str, transport: str, reliability: str) -> None:
+        self.mailbox: Mailbox[Letter] = Mailbox()
+        self.counters = StreamCounters()
+        self._node = node
+        self._type: type = CompressedImage if transport == "compressed" else Image
+        # As image_transport does it: a remapping of the base topic moves its siblings along.
+        base = node.resolve_topic_name(topic)
+        self.topic = f"{base}/compressed" if transport == "compressed" else base
+        self._reliability = reliability
+        # Its own group: a frame arrives even while a service call of the node is answered.
+        self._group = MutuallyExclusiveCallbackGroup()
+        self._subscription: Any = None
+        self._profile: Any = None
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether frames are asked for at present."""
+        return self._subscription is not None
+
+    def refresh(self, wanted: bool) -> None:
+        """Subscribe, unsubscribe, or subscribe anew because publishers offer something else."""
+        profile = None
+        if wanted:
+            publishers = self._node.get_publishers_info_by_topic(self.topic)
+            if not publishers and self.subscribed:
+                return      # the camera is away: keep listening as it was
+            profile = qos.matching(publishers, self._reliability)
+        if profile == self._profile:
+            return
+        self.close()
+        if profile is not None:
+            self._subscription = self._node.create_subscription(
+                self._type, self.topic, self._receive, profile, callback_group=self._group
+            )
+            self._profile = profile
+
+    def close(self) -> None:
+        """Unsubscribe and forget the frame that waits."""
+        if self._subscription is not None:
+            self._node.destroy_subscription(self._subscription)
+        self._subscription = self._profile = None
+        if self.mailbox.clear():
+            self.counters.drop()
+
+    def reliability(self) -> str:
+        """What the present subscription asks for, for diagnostics."""
+        return "not subscribed" if self._profile is None else self._profile.reliability.name.lower()
+
+    def _receive(self, message: Image | CompressedImage) -> None:
+        self.counters.receive()
+        if self.mailbox.put(Letter(message, time.monotonic())):
+            self.counters.drop()
+
+
+def open_letter(letter: Letter) -> Frame:
+    """Decode the pixels; raises ImageError when the message lies about itself."""
+    message = letter.message
+    decode = images.decode if isinstance(message, CompressedImage) else images.to_rgb
+    return Frame(message.header, decode(message), letter.received)

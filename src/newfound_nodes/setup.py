@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+from setuptools import find_packages, setup
+
+package = "newfound_nodes"
+
+setup(
+    name=package,
+    version="0.1.0",
+    packages=find_packages(exclude=["test"]),
+    data_files=[
+        ("share/ament_index/resource_index/packages", [f"resource/{package}"]),
+        (f"share/{package}", ["package.xml"]),
+    ],
+    install_requires=["setuptools"],
+    zip_safe=False,
+    maintainer="newfound maintainers",
+    maintainer_email="maintainers@newfound.example",
+    description="Runtime nodes of newfound and the base class they share.",
+    license="Apache-2.0",
+    entry_points={
+        "console_scripts": [
+            "container = newfound_nodes.container:main",
+        ],
+        # Names the container knows; one line per executable above that is a node.
+        "newfound.nodes": [],
+    },
+)
