@@ -8,3 +8,15 @@ import random
 os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
 os.environ.setdefault("NEWFOUND_TEST_DOMAIN", str(random.randrange(1, 102)))
 os.environ["ROS_DOMAIN_ID"] = os.environ["NEWFOUND_TEST_DOMAIN"]
+
+import pytest
+
+
+@pytest.fixture
+def ros():
+    """A real ROS client to test a node with; see tests/harness.py."""
+    from tests.harness import Harness
+
+    harness = Harness()
+    yield harness
+    harness.close()

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The container as a real process with a real parameter file."""
+
+import re
+import signal
+
+import pytest
+import yaml
+from newfound_nodes.container import ContainerError, node_class
+from sensor_msgs.msg import Image
+from std_msgs.msg import Header
+
+from tests.harness import ACTIVE, UNCONFIGURED, eventually, image, values
+from tests.nodes import Echo
+
+PARAMETERS = {
+    "/container": {"nodes": ["tests.nodes.Echo:first", "tests.nodes.Echo:/rear/second"]},
+    "/first": {"image_topic": "/front/image", "mood": "wild"},
+    "/rear/second": {"seconds": 0.01},
+}
+
+
+@pytest.fixture
+def contain(ros, tmp_path):
+    """Start a container with these parameters; returns the process."""
+
+    def start(parameters: dict[str, dict]) -> object:
+        file = tmp_path / "parameters.yaml"
+        nodes = {name: {"ros__parameters": values} for name, values in parameters.items()}
+        file.write_text(yaml.safe_dump(nodes))
+        arguments = ("-m", "newfound_nodes.container", "--ros-args", "--params-file", str(file))
+        return ros.process(*arguments)
+
+    return start
+
+
+def output(process) -> str:
+    """End a process and return what it printed."""
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=30)
+    return text
+
+
+def test_nodes_get_their_names_namespaces_and_parameters_from_one_file(ros, contain):
+    contain(PARAMETERS)
+    front = ros.publisher(Image, "/front/image")
+    rear = ros.publisher(Image, "/rear/image")
+    first = ros.collect(Header, "/first/echo")
+    second = ros.collect(Header, "/rear/second/echo")
+    ros.connected(front)
+    ros.connected(rear)
+    front.publish(image(number=1))
+    rear.publish(image(number=2))
+    eventually(lambda: first and second)
+    assert (first[0].stamp.sec, second[0].stamp.sec) == (1, 2)
+
+
+def test_both_nodes_run_in_one_process(ros, contain):
+    first, second = ros.diagnostics("/first"), ros.diagnostics("/rear/second")
+    process = contain(PARAMETERS)
+    for status in (first, second):
+        eventually(lambda s=status: s() and values(s()).get("pid"))
+        assert values(status())["pid"] == str(process.pid)
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        ({"nodes": ["nothing_of_that_name", "tests.nodes.Echo:first"]}, "nothing_of_that_name"),
+        ({"nodes": ["no.such.Module", "tests.nodes.Echo:first"]}, "No module named"),
+        ({"nodes": ["os.path", "tests.nodes.Echo:first"]}, "not a PerceptionNode"),
+        ({"nodes": ["tests.nodes.Echo:bad name", "tests.nodes.Echo:first"]}, "bad name"),
+    ],
+)
+def test_a_node_that_cannot_be_made_is_reported_and_the_others_run(ros, contain, broken, told):
+    process = contain({"/container": broken})
+    eventually(lambda: ros.state("/first") == ACTIVE)
+    assert told in output(process)
+    assert process.returncode == 0
+
+
+def test_a_node_that_fails_to_load_or_process_leaves_the_others_running(ros, contain):
+    names = ["loads_not", "processes_not", "wrong", "well"]
+    process = contain(
+        {
+            "/container": {"nodes": [f"tests.nodes.Echo:{name}" for name in names]},
+            "/loads_not": {"fail_in": "load"},
+            "/processes_not": {"fail_in": "process", "always": True},
+            "/wrong": {"seconds": "not a number"},
+        }
+    )
+    camera = ros.publisher(Image, "/image")
+    answers = ros.collect(Header, "/well/echo")
+    ros.connected(camera, count=2)
+    for number in range(5):
+        camera.publish(image(number=number))
+        eventually(lambda n=number: answers and answers[-1].stamp.sec == n)
+    assert ros.state("/loads_not") == UNCONFIGURED
+    assert ros.state("/wrong") == UNCONFIGURED
+    assert ros.state("/processes_not") == ACTIVE
+    text = output(process)
+    assert re.search("asked to fail in load", text)
+    assert re.search("asked to fail in process", text)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_process_cleanly_even_in_the_middle_of_a_frame(ros, contain, ending):
+    process = contain(
+        {
+            "/container": {"nodes": ["tests.nodes.Echo:first"]},
+            "/first": {"seconds": 0.5, "always": True},
+        }
+    )
+    camera = ros.publisher(Image, "/image")
+    ros.connected(camera)
+    camera.publish(image())
+    process.send_signal(ending)
+    text, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, text
+    assert "Traceback" not in text
+
+
+def test_an_empty_list_is_an_error_that_says_so(contain):
+    process = contain({"/container": {"nodes": [""]}})
+    text, _ = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "`nodes` is empty" in text
+
+
+def test_a_class_is_found_by_its_dotted_path_and_a_wrong_name_lists_the_known():
+    assert node_class("tests.nodes.Echo") is Echo
+    with pytest.raises(ContainerError, match="the nodes installed here"):
+        node_class("toaster")

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the process around the nodes does when their callbacks raise."""
+
+import signal
+
+from sensor_msgs.msg import Image
+from std_msgs.msg import Header
+from std_srvs.srv import Trigger
+
+from tests.harness import eventually, image
+
+
+def test_an_exception_in_a_service_of_one_node_stops_nothing(ros):
+    process = ros.process("-m", "tests.broken_service")
+    camera = ros.publisher(Image, "/image")
+    answers = ros.collect(Header, "/echo/echo")
+    client = ros.client.create_client(Trigger, "/echo/explode")
+    assert client.wait_for_service(30.0)
+    client.call_async(Trigger.Request())
+    ros.connected(camera)
+    for number in range(3):
+        camera.publish(image(number=number))
+        eventually(lambda n=number: answers and answers[-1].stamp.sec == n)
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=30)
+    assert "a callback raised" in text
+    assert "RuntimeError: boom" in text
+    assert process.returncode == 0
+
+
+def test_a_single_node_executable_exits_with_zero_on_ctrl_c(ros):
+    process = ros.process("-m", "tests.nodes")
+    eventually(lambda: "/echo" in [f"/{n}" for n in ros.client.get_node_names()])
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, text
+    assert "Traceback" not in text

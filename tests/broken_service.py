@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node with a service whose callback raises, as a process of its own."""
+
+from newfound_nodes.runtime import run
+from std_srvs.srv import Trigger
+
+from tests.nodes import Echo
+
+
+class Broken(Echo):
+    def __init__(self, *arguments, **keywords) -> None:
+        super().__init__(*arguments, **keywords)
+        self.create_service(Trigger, "~/explode", self.explode)
+
+    def explode(self, request, response):
+        raise RuntimeError("boom")
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(Broken))

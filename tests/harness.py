@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The other side of a node under test: a real ROS client with waits on conditions, not on time."""
+
+import array
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from lifecycle_msgs.msg import State, Transition
+from lifecycle_msgs.srv import ChangeState, GetState
+from rcl_interfaces.srv import SetParametersAtomically
+from rclpy.executors import MultiThreadedExecutor
+from rclpy.parameter import Parameter
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import Image
+
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 30.0     # s; reached only when something is broken
+
+UNCONFIGURED = State.PRIMARY_STATE_UNCONFIGURED
+INACTIVE = State.PRIMARY_STATE_INACTIVE
+ACTIVE = State.PRIMARY_STATE_ACTIVE
+FINALIZED = State.PRIMARY_STATE_FINALIZED
+
+TRANSITIONS = {
+    "configure": Transition.TRANSITION_CONFIGURE,
+    "cleanup": Transition.TRANSITION_CLEANUP,
+    "activate": Transition.TRANSITION_ACTIVATE,
+    "deactivate": Transition.TRANSITION_DEACTIVATE,
+    "shutdown": Transition.TRANSITION_ACTIVE_SHUTDOWN,
+}
+
+
+def eventually(condition: Callable[[], Any], what: str = "", patience: float = PATIENCE) -> Any:
+    """Wait until the condition is true and return its value; fail after a long while."""
+    end = time.monotonic() + patience
+    while not (value := condition()):
+        assert time.monotonic() < end, f"did not happen: {what or condition}"
+        time.sleep(0.01)
+    return value
+
+
+def image(width: int = 64, height: int = 48, number: int = 0) -> Image:
+    """An rgb8 image whose stamp says its number."""
+    message = Image(height=height, width=width, encoding="rgb8", step=3 * width)
+    message.header.stamp.sec = number
+    message.header.frame_id = f"camera {number}"
+    message.data = array.array("B", np.full(height * width * 3, number % 256, np.uint8).tobytes())
+    return message
+
+
+class Harness:
+    """An executor in a thread and a client node; everything added ends with it."""
+
+    def __init__(self) -> None:
+        self.context = rclpy.Context()
+        rclpy.init(context=self.context)
+        self.executor = MultiThreadedExecutor(8, context=self.context)
+        self.client = rclpy.create_node("client", context=self.context)
+        self.executor.add_node(self.client)
+        self.nodes: list[Any] = []
+        self.processes: list[subprocess.Popen] = []
+        self._thread = threading.Thread(target=self.executor.spin, daemon=True)
+        self._thread.start()
+
+    def add(self, node_class: type, name: str | None = None, **values: Any) -> Any:
+        """Start a node of this class with these parameter values."""
+        overrides = [Parameter(key, value=value) for key, value in values.items()]
+        node = node_class(name, context=self.context, parameter_overrides=overrides)
+        self.nodes.append(node)
+        self.executor.add_node(node)
+        return node
+
+    def started(self, node_class: type, name: str | None = None, **values: Any) -> Any:
+        """Start a node and wait until it is active."""
+        node = self.add(node_class, name, **values)
+        eventually(lambda: node.state() == ACTIVE, "node active")
+        return node
+
+    def process(self, *arguments: str, **environment: str) -> subprocess.Popen:
+        """Start a Python process of ours, in the same ROS domain; ended with the harness."""
+        child = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": python_path(), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.processes.append(child)
+        return child
+
+    def publisher(self, message_type: type, topic: str, reliable: bool = True) -> Any:
+        """A publisher, connected to nobody yet."""
+        return self.client.create_publisher(message_type, topic, profile(reliable))
+
+    def collect(self, message_type: type, topic: str, reliable: bool = True) -> list[Any]:
+        """A list that fills with what is published on the topic."""
+        received: list[Any] = []
+        self.client.create_subscription(message_type, topic, received.append, profile(reliable))
+        return received
+
+    def connected(self, publisher: Any, count: int = 1) -> None:
+        """Wait until so many subscribers have found the publisher."""
+        eventually(lambda: publisher.get_subscription_count() >= count, "publisher connected")
+
+    def call(self, service_type: type, name: str, request: Any) -> Any:
+        """Call a service and return its response."""
+        client = self.client.create_client(service_type, name)
+        assert client.wait_for_service(PATIENCE), f"no service {name}"
+        future = client.call_async(request)
+        eventually(future.done, f"answer of {name}")
+        self.client.destroy_client(client)
+        return future.result()
+
+    def state(self, node: str) -> int:
+        """The lifecycle state as get_state tells it."""
+        return self.call(GetState, f"{node}/get_state", GetState.Request()).current_state.id
+
+    def change(self, node: str, transition: str) -> bool:
+        """Ask for a lifecycle transition; whether it succeeded."""
+        request = ChangeState.Request()
+        request.transition.id = TRANSITIONS[transition]
+        return self.call(ChangeState, f"{node}/change_state", request).success
+
+    def set(self, node: str, **values: Any) -> Any:
+        """Set parameters at once; the result with its reason."""
+        request = SetParametersAtomically.Request()
+        request.parameters = [
+            Parameter(key, value=value).to_parameter_msg() for key, value in values.items()
+        ]
+        service = f"{node}/set_parameters_atomically"
+        return self.call(SetParametersAtomically, service, request).result
+
+    def diagnostics(self, node: str) -> Callable[[], DiagnosticStatus | None]:
+        """A function that gives the newest diagnostic status of a node."""
+        arrays = self.collect(DiagnosticArray, "/diagnostics")
+        return lambda: next(
+            (s for a in reversed(arrays) for s in a.status if s.name == node), None
+        )
+
+    def close(self) -> None:
+        """End processes, nodes, executor and context."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        for node in self.nodes:
+            node.close()
+        self.executor.shutdown(timeout_sec=5.0)
+        rclpy.shutdown(context=self.context)
+        self._thread.join(10.0)
+        for node in [*self.nodes, self.client]:
+            node.destroy_node()
+
+
+def python_path() -> str:
+    """The path for child processes: the repository on top of what the workspace set."""
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+
+
+def profile(reliable: bool) -> QoSProfile:
+    """Reliable or best effort, deep enough that tests lose nothing by their own slowness."""
+    return QoSProfile(
+        depth=50,
+        reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
+    )
+
+
+def values(status: DiagnosticStatus) -> dict[str, str]:
+    """The key-value pairs of a diagnostic status."""
+    return {pair.key: pair.value for pair in status.values}
