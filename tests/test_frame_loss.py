@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from tests.frame_loss import measure
+from tests.harness import ROOT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "height"), [(640, 480), (1280, 720)])
+def test_no_camera_frame_is_lost_between_two_processes_with_our_profile(width, height):
+    result = measure(str(ROOT / "config/fastdds.xml"), seconds=6, width=width, height=height)
+    assert result["sent"] == 180
+    assert result["lost"] == 0
