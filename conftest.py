@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every test of the repository can rely on: ROS that stays on this machine and in this run."""
+"""What every test can rely on: ROS that stays on this machine and in this run."""
 
 import os
 import random

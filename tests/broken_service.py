@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node with a service whose callback raises, as a process of its own."""
 
-from newfound_nodes.runtime import run
 from std_srvs.srv import Trigger
 
+from newfound_nodes.runtime import run
 from tests.nodes import Echo
 
 

@@ -22,7 +22,7 @@ from sensor_msgs.msg import Image
 from tests.harness import ROOT, image, python_path
 
 QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
-END = 2**30     # sequence number of the messages that say it is over
+END = 2**30  # sequence number of the messages that say it is over
 
 
 def publish(arguments: argparse.Namespace) -> None:

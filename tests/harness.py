@@ -23,7 +23,7 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
 
 ROOT = Path(__file__).resolve().parent.parent
-PATIENCE = 30.0     # s; reached only when something is broken
+PATIENCE = 30.0  # s; reached only when something is broken
 
 UNCONFIGURED = State.PRIMARY_STATE_UNCONFIGURED
 INACTIVE = State.PRIMARY_STATE_INACTIVE

@@ -3,10 +3,12 @@
 
 import os
 import time
+from typing import ClassVar
+
+from std_msgs.msg import Header
 
 from newfound_nodes import Frame, Parameter, PerceptionNode
 from newfound_nodes.runtime import run
-from std_msgs.msg import Header
 
 
 class Echo(PerceptionNode):
@@ -15,13 +17,17 @@ class Echo(PerceptionNode):
     NAME = "echo"
     PARAMETERS = (
         Parameter("seconds", 0.0, "How long a frame takes.", minimum=0.0, maximum=10.0, live=True),
-        Parameter("busy", False, "Compute instead of sleeping, holding the interpreter.", live=True),
+        Parameter(
+            "busy", False, "Compute instead of sleeping, holding the interpreter.", live=True
+        ),
         Parameter("always", False, "Process frames even if nobody listens."),
         Parameter("mood", "calm", "To try choices.", choices=("calm", "wild"), live=True),
         Parameter("load_seconds", 0.0, "How long the model takes to load."),
-        Parameter("fail_in", "", "Where to raise: load, process, check, diagnose, unload.", live=True),
+        Parameter(
+            "fail_in", "", "Where to raise: load, process, check, diagnose, unload.", live=True
+        ),
     )
-    OUTPUTS = {"echo": (Header, 10)}
+    OUTPUTS: ClassVar = {"echo": (Header, 10)}
 
     def load(self) -> None:
         self.fail("load")

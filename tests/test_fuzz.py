@@ -14,8 +14,8 @@ from tests.nodes import Echo
 
 SIZES = st.one_of(st.integers(0, 32), st.sampled_from([2**16, 2**31, 2**32 - 1]))
 STAMPS = st.tuples(st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**32 - 1))
-ENCODINGS = st.one_of(st.sampled_from(["rgb8", "bgra8", "mono16", "yuv422", "bayer_rggb8"]),
-                      st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=12))  # fmt: skip
+TEXTS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=12)
+ENCODINGS = st.sampled_from(["rgb8", "bgra8", "mono16", "yuv422", "bayer_rggb8"]) | TEXTS
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,12 @@
 
 import re
 
-import newfound_msgs.action
-import newfound_msgs.msg
-import newfound_msgs.srv
 import pytest
 from sensor_msgs.msg import CompressedImage
 
+import newfound_msgs.action
+import newfound_msgs.msg
+import newfound_msgs.srv
 from tests.harness import ROOT, eventually
 
 FILES = sorted((ROOT / "src/newfound_msgs").glob("*/*.*"))
@@ -26,7 +26,9 @@ NAMED_IN_THE_ARCHITECTURE = {
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
 def test_every_field_says_what_it_means(file):
     assert file.read_text().startswith("# "), "the file says what the whole is"
-    bare = [line for line in file.read_text().splitlines() if FIELD.match(line) and "#" not in line]
+    bare = [
+        line for line in file.read_text().splitlines() if FIELD.match(line) and "#" not in line
+    ]
     assert bare == []
 
 
@@ -68,4 +70,3 @@ def test_an_unknown_object_travels_over_dds_unchanged(ros):
     publisher.publish(sent)
     eventually(lambda: received)
     assert received == [sent]
-

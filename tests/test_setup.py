@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The set-up tells what is missing in one line, and does nothing twice."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -11,7 +10,23 @@ import pytest
 
 from tests.harness import ROOT
 
-TOOLS = "bash cat cut dirname env flock ln make mkdir mv readlink sha256sum touch cmake c++".split()
+TOOLS = [
+    "bash",
+    "cat",
+    "cut",
+    "dirname",
+    "env",
+    "flock",
+    "ln",
+    "make",
+    "mkdir",
+    "mv",
+    "readlink",
+    "sha256sum",
+    "touch",
+    "cmake",
+    "c++",
+]
 
 
 @pytest.fixture
@@ -62,12 +77,12 @@ def test_an_unsupported_python_is_refused(machine, tmp_path):
 
 
 def test_a_second_set_up_changes_nothing():
-    before = os.readlink(ROOT / ".venv")
+    before = (ROOT / ".venv").readlink()
     result = subprocess.run(
         [str(ROOT / "scripts/setup.sh")], capture_output=True, text=True, check=True
     )
     assert (result.stdout, result.stderr) == ("", "")
-    assert os.readlink(ROOT / ".venv") == before
+    assert (ROOT / ".venv").readlink() == before
 
 
 def test_the_rewrite_of_cmake_paths_is_idempotent_and_leaves_nothing(tmp_path):

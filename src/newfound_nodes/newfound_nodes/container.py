@@ -5,8 +5,8 @@
         -p nodes:="['adaptive_classifier', 'place_categorizer:/rear/places']"
 
 Each entry is the name of one of our executables, or the dotted path of a PerceptionNode
-class, optionally followed by `:` and the node's name (with its namespace if it starts with
-a slash). Parameters come from the same file that separate processes would use, matched by
+class, optionally followed by `:` and the node's name, with slashes for namespaces below the
+container's. Parameters come from the same file that separate processes would use, matched by
 the node's full name. A node that cannot be made is reported; the others run.
 """
 
@@ -45,12 +45,17 @@ def node_class(name: str) -> type[PerceptionNode]:
     return loaded
 
 
-def make_node(entry: str) -> PerceptionNode:
-    """The node that one entry of the list asks for."""
+def make_node(entry: str, base: str = "/") -> PerceptionNode:
+    """The node that one entry of the list asks for, below the container's own namespace."""
     kind, _, full_name = entry.partition(":")
+    loaded = node_class(kind)
     namespace, _, name = full_name.rpartition("/")
-    arguments = {"namespace": namespace} if namespace else {}
-    return node_class(kind)(name or None, **arguments)
+    namespace = f"{base.rstrip('/')}/{namespace.strip('/')}".rstrip("/") or "/"
+    # As rules of its own: those of the process (a launch file's name and namespace) are
+    # meant for the container and would otherwise fall upon every node in it.
+    rules = [f"__ns:={namespace}", f"__node:={name or loaded.NAME}"]
+    arguments = ["--ros-args", *(part for rule in rules for part in ("-r", rule))]
+    return loaded(cli_args=arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         entries = container.declare_parameter("nodes", [""]).value
         factories: list[NodeFactory] = []
         for entry in filter(None, entries):
-            factory = functools.partial(make_node, entry)
+            factory = functools.partial(make_node, entry, container.get_namespace())
             factory.__name__ = entry  # type: ignore[attr-defined]
             factories.append(factory)
         if not factories:

@@ -8,8 +8,8 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
 from newfound_nodes.mailbox import StreamCounters
 
-STALE_AFTER = 3.0       # s without a frame while one is asked for
-FAILING_AFTER = 10      # frames failed in a row
+STALE_AFTER = 3.0  # s without a frame while one is asked for
+FAILING_AFTER = 10  # frames failed in a row
 
 
 class StreamHealth:

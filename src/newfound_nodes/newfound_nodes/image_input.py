@@ -19,7 +19,7 @@ class Letter:
     """An image message and when it came."""
 
     message: Image | CompressedImage
-    received: float     # s, time.monotonic()
+    received: float  # s, time.monotonic()
 
 
 class ImageInput:
@@ -50,7 +50,7 @@ class ImageInput:
         if wanted:
             publishers = self._node.get_publishers_info_by_topic(self.topic)
             if not publishers and self.subscribed:
-                return      # the camera is away: keep listening as it was
+                return  # the camera is away: keep listening as it was
             profile = qos.matching(publishers, self._reliability)
         if profile == self._profile:
             return
@@ -71,7 +71,9 @@ class ImageInput:
 
     def reliability(self) -> str:
         """What the present subscription asks for, for diagnostics."""
-        return "not subscribed" if self._profile is None else self._profile.reliability.name.lower()
+        return (
+            "not subscribed" if self._profile is None else self._profile.reliability.name.lower()
+        )
 
     def _receive(self, message: Image | CompressedImage) -> None:
         self.counters.receive()

@@ -20,7 +20,7 @@ try:
 except ImportError:
     CvBridge = None
 
-MAX_PIXELS = 64_000_000     # above this a size is taken for garbage, not for a camera
+MAX_PIXELS = 64_000_000  # above this a size is taken for garbage, not for a camera
 
 # encoding: bytes of one channel value, channels as stored, dtype
 _LAYOUTS: dict[str, tuple[int, str]] = {
@@ -56,9 +56,9 @@ class ImageError(Exception):
 class Frame:
     """One image on its way through a node."""
 
-    header: Any         # std_msgs/Header of the message, to be passed on unchanged
-    rgb: np.ndarray     # uint8 [height, width, 3], maybe a read-only view into the message
-    received: float     # s, time.monotonic() at arrival
+    header: Any  # std_msgs/Header of the message, to be passed on unchanged
+    rgb: np.ndarray  # uint8 [height, width, 3], maybe a read-only view into the message
+    received: float  # s, time.monotonic() at arrival
 
 
 def view(message: Image) -> np.ndarray:
@@ -96,7 +96,7 @@ def to_rgb(message: Image) -> np.ndarray:
         message.width % 2 or (encoding.startswith("bayer") and message.height % 2)
     ):
         raise ImageError(f"{encoding} needs even sizes, got {message.width}x{message.height}")
-    if CvBridge is not None and encoding == message.encoding and encoding not in ("uyvy", "yuyv"):
+    if CvBridge is not None and _understood_by_cv_bridge(message, pixels):
         return _with_cv_bridge(message, pixels)
     if pixels.dtype.itemsize == 2:
         # The high byte: what cv_bridge's scaling by 1/256 amounts to, up to rounding.
@@ -148,9 +148,17 @@ def _layout(message: Image) -> tuple[int, str]:
         raise ImageError(f"unknown encoding '{name}'; known are {known}") from None
 
 
+def _understood_by_cv_bridge(message: Image, pixels: np.ndarray) -> bool:
+    """It takes padded rows apart wrongly, and does not know the names of newer drivers."""
+    tight = message.step == pixels.nbytes // message.height
+    return tight and message.encoding not in ("8UC1", "8UC4", "uyvy", "yuyv")
+
+
 def _with_cv_bridge(message: Image, pixels: np.ndarray) -> np.ndarray:
     try:
         return CvBridge().imgmsg_to_cv2(message, desired_encoding="rgb8")
     except Exception as error:  # cv_bridge raises CvBridgeError, TypeError, cv2.error
         shape = "x".join(map(str, pixels.shape))
-        raise ImageError(f"cv_bridge cannot convert {message.encoding} {shape}: {error}") from error
+        raise ImageError(
+            f"cv_bridge cannot convert {message.encoding} {shape}: {error}"
+        ) from error

@@ -50,15 +50,15 @@ class Mailbox(Generic[T]):
 
 @dataclass
 class StreamCounters:
-    """What became of the frames of one stream: received = processed + dropped + failed + waiting."""
+    """What became of the frames: received = processed + dropped + failed + waiting."""
 
-    received: int = 0       # arrived over DDS while the node was active
-    processed: int = 0      # went through the model
-    dropped: int = 0        # replaced by a newer one, or left over at deactivation
-    failed: int = 0         # not decodable, or the model raised
+    received: int = 0  # arrived over DDS while the node was active
+    processed: int = 0  # went through the model
+    dropped: int = 0  # replaced by a newer one, or left over at deactivation
+    failed: int = 0  # not decodable, or the model raised
     consecutive_failures: int = 0
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=256))  # s, in to out
-    ages: deque[float] = field(default_factory=lambda: deque(maxlen=256))       # s, stamp to out
+    ages: deque[float] = field(default_factory=lambda: deque(maxlen=256))  # s, stamp to out
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def receive(self) -> None:

@@ -25,7 +25,7 @@ class Parameter:
     maximum: float | None = None
     choices: Sequence[str] = ()
     live: bool = False
-    check: Callable[[Any], str | None] | None = None    # returns what is wrong, or None
+    check: Callable[[Any], str | None] | None = None  # returns what is wrong, or None
 
     def descriptor(self) -> ParameterDescriptor:
         """What `ros2 param describe` shows."""
@@ -75,7 +75,7 @@ def problems(
     found = []
     for change in changes:
         parameter = declared.get(change.name)
-        if parameter is None:       # one of ROS's own, such as use_sim_time
+        if parameter is None:  # one of ROS's own, such as use_sim_time
             continue
         if configured and not parameter.live:
             found.append(

@@ -26,9 +26,9 @@ from newfound_nodes.images import Frame, ImageError
 from newfound_nodes.parameters import Parameter, declare, problems
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
-REPORT_EVERY = 5.0          # s between two reports of the same kind of trouble
-WORKER_PATIENCE = 60.0      # s that a clean-up waits for the frame in work
-MAX_AGE = 3600.0            # s; an older or younger stamp is of another clock
+REPORT_EVERY = 5.0  # s between two reports of the same kind of trouble
+WORKER_PATIENCE = 60.0  # s that a clean-up waits for the frame in work
+MAX_AGE = 3600.0  # s; an older or younger stamp is of another clock
 
 
 class PerceptionNode(LifecycleNodeMixin, Node):
@@ -53,7 +53,7 @@ class PerceptionNode(LifecycleNodeMixin, Node):
         Parameter(
             "image_transport",
             "raw",
-            "raw: sensor_msgs/Image; compressed: sensor_msgs/CompressedImage on the sibling topic.",
+            "raw: sensor_msgs/Image; compressed: CompressedImage on the sibling topic.",
             choices=("raw", "compressed"),
         ),
         Parameter(
@@ -302,7 +302,7 @@ class PerceptionNode(LifecycleNodeMixin, Node):
                     self.get_logger().warning(f"frame skipped: {error}")
             except Exception:
                 if not self.context.ok():
-                    return      # the process is going down: publishing is over
+                    return  # the process is going down: publishing is over
                 source.counters.fail()
                 if self._due("process"):
                     self._log_traceback("process failed; frame skipped")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.topic_endpoint_info import TopicEndpointInfo
 
-DEPTH = 5       # frames kept by DDS while the process is busy; the mailbox keeps the newest
+DEPTH = 5  # frames kept by DDS while the process is busy; the mailbox keeps the newest
 
 LATCHED = QoSProfile(
     depth=1,
@@ -36,7 +36,5 @@ def matching(publishers: Sequence[TopicEndpointInfo], wish: str = "auto") -> QoS
         depth=DEPTH,
         history=HistoryPolicy.KEEP_LAST,
         reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
-        durability=(
-            DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE
-        ),
+        durability=(DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE),
     )

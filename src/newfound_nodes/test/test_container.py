@@ -6,10 +6,11 @@ import signal
 
 import pytest
 import yaml
-from newfound_nodes.container import ContainerError, node_class
+from rcl_interfaces.srv import GetParameters
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
+from newfound_nodes.container import ContainerError, node_class
 from tests.harness import ACTIVE, UNCONFIGURED, eventually, image, values
 from tests.nodes import Echo
 
@@ -24,12 +25,12 @@ PARAMETERS = {
 def contain(ros, tmp_path):
     """Start a container with these parameters; returns the process."""
 
-    def start(parameters: dict[str, dict]) -> object:
+    def start(parameters: dict[str, dict], *rules: str) -> object:
         file = tmp_path / "parameters.yaml"
         nodes = {name: {"ros__parameters": values} for name, values in parameters.items()}
         file.write_text(yaml.safe_dump(nodes))
         arguments = ("-m", "newfound_nodes.container", "--ros-args", "--params-file", str(file))
-        return ros.process(*arguments)
+        return ros.process(*arguments, *(part for rule in rules for part in ("-r", rule)))
 
     return start
 
@@ -53,6 +54,17 @@ def test_nodes_get_their_names_namespaces_and_parameters_from_one_file(ros, cont
     rear.publish(image(number=2))
     eventually(lambda: first and second)
     assert (first[0].stamp.sec, second[0].stamp.sec) == (1, 2)
+
+
+def test_a_name_and_namespace_given_to_the_process_leave_the_nodes_theirs(ros, contain):
+    renamed = {"/robot/eyes": PARAMETERS["/container"], "/**/first": PARAMETERS["/first"]}
+    contain(renamed, "__ns:=/robot", "__node:=eyes")
+    for name in ("/robot/first", "/robot/rear/second"):
+        eventually(lambda name=name: ros.state(name) == ACTIVE)
+    parameters = ros.call(
+        GetParameters, "/robot/first/get_parameters", GetParameters.Request(names=["mood"])
+    )
+    assert parameters.values[0].string_value == "wild"
 
 
 def test_both_nodes_run_in_one_process(ros, contain):

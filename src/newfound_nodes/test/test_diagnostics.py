@@ -3,6 +3,7 @@ import time
 
 import pytest
 from diagnostic_msgs.msg import DiagnosticStatus
+
 from newfound_nodes import diagnostics
 from newfound_nodes.diagnostics import StreamHealth, status_message
 from newfound_nodes.mailbox import StreamCounters

@@ -3,15 +3,15 @@ import array
 import io
 import zlib
 
-import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from newfound_nodes import images
-from newfound_nodes.images import ImageError
 from PIL import Image as PillowImage
 from sensor_msgs.msg import CompressedImage, Image
+
+from newfound_nodes import images
+from newfound_nodes.images import ImageError
 
 RNG = np.random.default_rng(7)
 RGB = RNG.integers(0, 256, (6, 8, 3), np.uint8)
@@ -35,7 +35,9 @@ def test_cv_bridge_is_used_where_it_is_installed(converter, request):
     assert (images.CvBridge is not None) == ("cv_bridge]" in request.node.name)
 
 
-def message(pixels: np.ndarray, encoding: str, padding: int = 0, big_endian: bool = False) -> Image:
+def message(
+    pixels: np.ndarray, encoding: str, padding: int = 0, big_endian: bool = False
+) -> Image:
     rows = pixels.reshape(pixels.shape[0], -1)
     raw = np.ascontiguousarray(rows.byteswap() if big_endian else rows).view(np.uint8)
     padded = np.pad(raw, ((0, 0), (0, padding)))
@@ -189,7 +191,9 @@ def test_compressed_depth_is_refused():
         images.decode(CompressedImage(format="16UC1; compressedDepth png"))
 
 
-ENCODINGS = st.sampled_from([*images._LAYOUTS, "", "rgb16", "RGB8", "bayer", "nv12", "\N{SNOWMAN}"])
+ENCODINGS = st.sampled_from(
+    [*images._LAYOUTS, "", "rgb16", "RGB8", "bayer", "nv12", "\N{SNOWMAN}"]
+)
 SIZES = st.one_of(st.integers(0, 40), st.sampled_from([2**16, 2**31, 2**32 - 1]))
 
 

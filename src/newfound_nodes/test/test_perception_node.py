@@ -3,14 +3,15 @@ import array
 import re
 import threading
 import time
+from typing import ClassVar
 
 import pytest
 from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import State
-from newfound_nodes import PerceptionNode, perception_node
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
+from newfound_nodes import PerceptionNode, perception_node
 from tests.harness import ACTIVE, FINALIZED, INACTIVE, UNCONFIGURED, eventually, image, values
 from tests.nodes import Echo
 
@@ -175,7 +176,7 @@ def test_a_slow_model_always_gets_the_newest_frame(ros, stream):
     ros.set("/echo", seconds=0.2)
     camera.publish(image(number=1))
     eventually(lambda: node._input.counters.received == 1 and not node._input.mailbox._item)
-    for number in range(2, 7):      # as many as DDS keeps
+    for number in range(2, 7):  # as many as DDS keeps
         camera.publish(image(number=number))
     eventually(lambda: len(answers) == 2)
     assert [header.stamp.sec for header in answers] == [1, 6]
@@ -275,7 +276,7 @@ def test_garbage_on_both_transports_is_counted_and_survived(ros):
 def test_process_must_be_written_by_the_subclass(ros):
     class Hollow(PerceptionNode):
         NAME = "hollow"
-        OUTPUTS = {"out": (Header, 1)}
+        OUTPUTS: ClassVar = {"out": (Header, 1)}
 
     camera = ros.publisher(Image, "/image")
     ros.collect(Header, "/hollow/out")

@@ -2,8 +2,9 @@
 from types import SimpleNamespace
 
 import pytest
-from newfound_nodes import qos
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+
+from newfound_nodes import qos
 
 RELIABLE, BEST_EFFORT = ReliabilityPolicy.RELIABLE, ReliabilityPolicy.BEST_EFFORT
 VOLATILE, LATCHED = DurabilityPolicy.VOLATILE, DurabilityPolicy.TRANSIENT_LOCAL
