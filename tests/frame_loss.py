@@ -10,6 +10,7 @@ Writes one JSON line.
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -81,7 +82,8 @@ def count(arguments: argparse.Namespace) -> dict[str, float]:
 
 def measure(profile: str | None, **settings: float) -> dict[str, float]:
     """Run a measurement in fresh processes, with this Fast DDS profile or with none."""
-    environment = {**os.environ, "PYTHONPATH": python_path()}
+    domain = str(random.randrange(1, 102))
+    environment = {**os.environ, "PYTHONPATH": python_path(), "ROS_DOMAIN_ID": domain}
     environment.pop("FASTRTPS_DEFAULT_PROFILES_FILE", None)
     if profile:
         environment["FASTRTPS_DEFAULT_PROFILES_FILE"] = profile

@@ -2,7 +2,9 @@
 """The other side of a node under test: a real ROS client with waits on conditions, not on time."""
 
 import array
+import itertools
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -58,11 +60,22 @@ def image(width: int = 64, height: int = 48, number: int = 0) -> Image:
 
 
 class Harness:
-    """An executor in a thread and a client node; everything added ends with it."""
+    """An executor in a thread and a client node; everything added ends with it.
+
+    Each has a ROS domain of its own, so that it does not see what an earlier one left behind.
+    """
+
+    _domains = itertools.cycle(random.sample(range(1, 102), 101))  # safe with the default ports
 
     def __init__(self) -> None:
+        domain = next(self._domains)
+        self.environment = {
+            **os.environ,
+            "ROS_DOMAIN_ID": str(domain),
+            "PYTHONPATH": python_path(),
+        }
         self.context = rclpy.Context()
-        rclpy.init(context=self.context)
+        rclpy.init(context=self.context, domain_id=domain)
         self.executor = MultiThreadedExecutor(8, context=self.context)
         self.client = rclpy.create_node("client", context=self.context)
         self.executor.add_node(self.client)
@@ -90,7 +103,7 @@ class Harness:
         child = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": python_path(), **environment},
+            env={**self.environment, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -2,14 +2,13 @@
 """The launch files under the real `ros2 launch`, where a ROS installation brings it."""
 
 import importlib.util
-import os
 import signal
 import subprocess
 
 import pytest
 import yaml
 
-from tests.harness import ACTIVE, ROOT, eventually, python_path
+from tests.harness import ACTIVE, ROOT, eventually
 
 pytest.importorskip("launch_ros", reason="launch_ros comes only with a ROS installation")
 pytest.importorskip("ros2launch", reason="ros2launch comes only with a ROS installation")
@@ -37,7 +36,7 @@ def test_the_container_comes_up_and_ends_with_ctrl_c(ros, tmp_path):
     }))  # fmt: skip
     command = ["ros2", "launch", "newfound_bringup", "container.launch.py",
                f"params_file:={parameters}", "namespace:=robot"]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": python_path(), "ROS_LOG_DIR": str(tmp_path)}
+    environment = {**ros.environment, "ROS_LOG_DIR": str(tmp_path)}
     launched = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

@@ -4,7 +4,7 @@
     ros2 run newfound_nodes container --ros-args --params-file robot.yaml \\
         -p nodes:="['adaptive_classifier', 'place_categorizer:/rear/places']"
 
-Each entry is the name of one of our executables, or the dotted path of a PerceptionNode
+Each entry is the name of one of our executables, or the dotted path of a ManagedNode
 class, optionally followed by `:` and the node's name, with slashes for namespaces below the
 container's. Parameters come from the same file that separate processes would use, matched by
 the node's full name. A node that cannot be made is reported; the others run.
@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 import rclpy
 from rclpy.node import Node
 
-from newfound_nodes.perception_node import PerceptionNode
+from newfound_nodes.managed_node import ManagedNode
 from newfound_nodes.runtime import NodeFactory, serve
 
 GROUP = "newfound.nodes"
@@ -29,7 +29,7 @@ class ContainerError(Exception):
     """An entry of the container's node list that names nothing we can run."""
 
 
-def node_class(name: str) -> type[PerceptionNode]:
+def node_class(name: str) -> type[ManagedNode]:
     """The class behind an executable's name or a dotted path."""
     if "." not in name:
         found = entry_points(group=GROUP, name=name)
@@ -40,12 +40,12 @@ def node_class(name: str) -> type[PerceptionNode]:
     else:
         module, _, attribute = name.rpartition(".")
         loaded = getattr(importlib.import_module(module), attribute, None)
-    if not (isinstance(loaded, type) and issubclass(loaded, PerceptionNode)):
-        raise ContainerError(f"'{name}' is not a PerceptionNode class")
+    if not (isinstance(loaded, type) and issubclass(loaded, ManagedNode)):
+        raise ContainerError(f"'{name}' is not a ManagedNode class")
     return loaded
 
 
-def make_node(entry: str, base: str = "/") -> PerceptionNode:
+def make_node(entry: str, base: str = "/") -> ManagedNode:
     """The node that one entry of the list asks for, below the container's own namespace."""
     kind, _, full_name = entry.partition(":")
     loaded = node_class(kind)

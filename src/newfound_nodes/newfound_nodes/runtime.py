@@ -10,12 +10,12 @@ from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
 from rclpy.logging import get_logger
 from rclpy.node import Node
 
-from newfound_nodes.perception_node import PerceptionNode
+from newfound_nodes.managed_node import ManagedNode
 
 NodeFactory = Callable[[], Node]
 
 
-def run(node_class: type[PerceptionNode], arguments: Sequence[str] | None = None) -> int:
+def run(node_class: type[ManagedNode], arguments: Sequence[str] | None = None) -> int:
     """The body of an executable: one node until Ctrl-C or SIGTERM; returns the exit code."""
     rclpy.init(args=arguments)
     try:
@@ -66,7 +66,7 @@ def _spin(executor: MultiThreadedExecutor) -> None:
 
 def _end(executor: MultiThreadedExecutor, nodes: Sequence[Node]) -> None:
     for node in nodes:
-        if isinstance(node, PerceptionNode):
+        if isinstance(node, ManagedNode):
             node.close()
     executor.shutdown(timeout_sec=5.0)
     for node in nodes:

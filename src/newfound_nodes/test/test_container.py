@@ -80,7 +80,7 @@ def test_both_nodes_run_in_one_process(ros, contain):
     [
         ({"nodes": ["nothing_of_that_name", "tests.nodes.Echo:first"]}, "nothing_of_that_name"),
         ({"nodes": ["no.such.Module", "tests.nodes.Echo:first"]}, "No module named"),
-        ({"nodes": ["os.path", "tests.nodes.Echo:first"]}, "not a PerceptionNode"),
+        ({"nodes": ["os.path", "tests.nodes.Echo:first"]}, "not a ManagedNode"),
         ({"nodes": ["tests.nodes.Echo:bad name", "tests.nodes.Echo:first"]}, "bad name"),
     ],
 )

@@ -7,7 +7,7 @@ from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
-from tests.harness import eventually, image
+from tests.harness import ACTIVE, eventually, image
 
 
 def test_an_exception_in_a_service_of_one_node_stops_nothing(ros):
@@ -30,7 +30,7 @@ def test_an_exception_in_a_service_of_one_node_stops_nothing(ros):
 
 def test_a_single_node_executable_exits_with_zero_on_ctrl_c(ros):
     process = ros.process("-m", "tests.nodes")
-    eventually(lambda: "/echo" in [f"/{n}" for n in ros.client.get_node_names()])
+    eventually(lambda: ros.state("/echo") == ACTIVE)
     process.send_signal(signal.SIGINT)
     text, _ = process.communicate(timeout=30)
     assert process.returncode == 0, text

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of every node of ours: lifecycle, parameters, outputs, diagnostics, once for all."""
+
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from lifecycle_msgs.msg import State
+from rcl_interfaces.msg import SetParametersResult
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.event_handler import PublisherEventCallbacks
+from rclpy.exceptions import ParameterException
+from rclpy.impl.implementation_singleton import rclpy_implementation
+from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
+from rclpy.lifecycle.node import LifecycleNodeMixin
+from rclpy.node import Node
+from rclpy.parameter import Parameter as RosParameter
+from rclpy.qos import QoSProfile
+
+from newfound_nodes.diagnostics import status_message
+from newfound_nodes.parameters import Parameter, declare, problems
+
+SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
+Status = tuple[bytes, str, dict[str, object]]  # level, sentence, values
+
+
+class ManagedNode(LifecycleNodeMixin, Node):
+    """A lifecycle node whose subclass is a page long.
+
+    A subclass says what it is in `NAME`, `PARAMETERS` and `OUTPUTS`, and what it does in the
+    hooks below. A hook may raise: the base logs the traceback and keeps a defined state.
+
+    - `load` or `activated` raised: the transition fails, the node stays where it was;
+    - a parameter hook raised: the change is refused, the old value stays;
+    - any other hook raised: logged, the node goes on.
+    """
+
+    NAME: ClassVar[str]
+    PARAMETERS: ClassVar[Sequence[Parameter]] = ()
+    OUTPUTS: ClassVar[Mapping[str, tuple[type, QoSProfile | int]]] = {}  # on the topic ~/<name>
+
+    COMMON_PARAMETERS: ClassVar[Sequence[Parameter]] = (
+        Parameter("autostart", True, "Configure and activate by itself; off under a manager."),
+    )
+
+    # Hooks of a subclass -----------------------------------------------------------------
+
+    def load(self) -> None:
+        """Configure: read parameters, load the model. May be slow, may raise."""
+
+    def activated(self) -> None:
+        """Outputs are open: begin."""
+
+    def deactivated(self) -> None:
+        """Outputs are closed: stop, without waiting for anything slow."""
+
+    def released(self) -> bool:
+        """Threads have to end now; False if one does not. `unload` comes next if they did."""
+        return True
+
+    def unload(self) -> None:
+        """Clean up: let go of what `load` made."""
+
+    def check_parameters(self, values: Mapping[str, Any]) -> str | None:
+        """Say what is wrong with these new values as a whole, or None. Must change nothing."""
+        return None
+
+    def parameters_changed(self, names: set[str]) -> None:
+        """Live parameters have new values, which should count from now on."""
+
+    def listeners_changed(self) -> None:
+        """Somebody has begun or ceased to listen to an output; also called once a second."""
+
+    def health(self) -> Status:
+        """Level, sentence and values for diagnostics while the node is active."""
+        return DiagnosticStatus.OK, "running", {}
+
+    def diagnose(self) -> Mapping[str, object]:
+        """Further values for diagnostics: device, model version, state of adaptation."""
+        return {}
+
+    # For a subclass to call --------------------------------------------------------------
+
+    def param(self, name: str) -> Any:
+        """The present value of a parameter."""
+        return self.get_parameter(name).value
+
+    def wanted(self, output: str) -> bool:
+        """Whether somebody listens to this output, so that making it is worth the time."""
+        return self._outputs[output].get_subscription_count() > 0
+
+    def publish(self, output: str, message: Any) -> None:
+        """Send a message; does nothing while the node is not active."""
+        self._outputs[output].publish(message)
+
+    def state(self) -> int:
+        """The lifecycle state now, one of lifecycle_msgs/State's numbers."""
+        return self._state_machine.current_state[0]
+
+    # Construction and end ----------------------------------------------------------------
+
+    def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
+        Node.__init__(self, name or self.NAME, **node_arguments)
+        # Reentrant and apart from everything else: the state can be asked for while a
+        # transition loads a model, and the state machine itself refuses a second transition.
+        self._lifecycle_group = ReentrantCallbackGroup()
+        LifecycleNodeMixin.__init__(self, callback_group=self._lifecycle_group)
+        self._answer_impossible_transitions()
+        self._loaded = False
+        self._outputs: dict[str, Any] = {}
+        self._declared: dict[str, Parameter] = {}
+        self._refused_at_start: dict[str, str] = {}
+        self._declare_parameters()
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self._tick_timer = self.create_timer(1.0, self._tick)
+        self._autostart_timer = self.create_timer(
+            0.0, self._autostart, callback_group=self._lifecycle_group
+        )
+
+    def close(self) -> None:
+        """Let go of everything, whatever the state. For the end of the process."""
+        if self._loaded:
+            self.guarded(self.deactivated)
+            if self.guarded(self.released):
+                self.guarded(self.unload)
+        self._loaded = False
+
+    # Parameters --------------------------------------------------------------------------
+
+    def _declare_parameters(self) -> None:
+        """Declare all; a wrong value in a file keeps the node unconfigured, but alive."""
+        for parameter in (*self.COMMON_PARAMETERS, *self.PARAMETERS):
+            try:
+                self._declared |= declare(self, [parameter])
+                complaint = parameter.problem(self.param(parameter.name))
+            except ParameterException as error:
+                self.declare_parameter(
+                    parameter.name, parameter.default, parameter.descriptor(), ignore_override=True
+                )
+                self._declared[parameter.name] = parameter
+                complaint = f"{parameter.name}: {error}"
+            if complaint:
+                self._refused_at_start[parameter.name] = complaint
+                self.get_logger().error(f"parameter refused: {complaint}")
+        self.add_on_set_parameters_callback(self._check_changes)
+        self.add_post_set_parameters_callback(self._apply_changes)
+
+    def _check_changes(self, changes: list[RosParameter]) -> SetParametersResult:
+        found = problems(self._declared, changes, configured=self._loaded)
+        if not found:
+            try:
+                complaint = self.check_parameters({c.name: c.value for c in changes})
+                found = [complaint] if complaint else []
+            except Exception as error:
+                self.log_traceback("checking parameters raised; the change is refused")
+                found = [f"checking it raised {type(error).__name__}: {error}"]
+        return SetParametersResult(successful=not found, reason="; ".join(found))
+
+    def _apply_changes(self, changes: list[RosParameter]) -> None:
+        names = {change.name for change in changes}
+        for name in names:
+            self._refused_at_start.pop(name, None)
+        if self._loaded and names & self._declared.keys():
+            self.guarded(self.parameters_changed, names)
+
+    # Lifecycle ---------------------------------------------------------------------------
+
+    def _autostart(self) -> None:
+        self._autostart_timer.cancel()
+        if not self.param("autostart") or self.state() != State.PRIMARY_STATE_UNCONFIGURED:
+            return
+        if self.trigger_configure() == SUCCESS:
+            self.trigger_activate()
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Make the publishers and load; on failure the node stays unconfigured."""
+        if self._refused_at_start:
+            reasons = "; ".join(self._refused_at_start.values())
+            self.get_logger().error(f"not configured, set these parameters first: {reasons}")
+            return FAILURE
+        started = time.monotonic()
+        try:
+            self._make_outputs()
+            self.load()
+        except Exception:
+            self.log_traceback("not configured: load failed")
+            self._destroy_outputs()
+            return FAILURE
+        self._loaded = True
+        self.get_logger().info(f"configured in {time.monotonic() - started:.1f} s")
+        return super().on_configure(state)
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Open the outputs and begin; on failure the node stays inactive."""
+        result = super().on_activate(state)
+        try:
+            self.activated()
+        except Exception:
+            self.log_traceback("not activated")
+            super().on_deactivate(state)
+            return FAILURE
+        return result
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Stop at once: what is still in work is not published."""
+        result = super().on_deactivate(state)
+        self.guarded(self.deactivated)
+        return result
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Let go of the model; fails, and can be tried again, while a thread does not end."""
+        if not self.guarded(self.released):
+            return FAILURE
+        self.guarded(self.unload)
+        self._loaded = False
+        self._destroy_outputs()
+        return SUCCESS
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """From any state, for good."""
+        self.close()
+        self._destroy_outputs()
+        return SUCCESS
+
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """A transition broke in a way the base did not expect: back to unconfigured."""
+        self.get_logger().error(f"a transition from '{state.label}' failed; unconfigured now")
+        return self.on_shutdown(state)
+
+    def _answer_impossible_transitions(self) -> None:
+        """Answer a transition that the state does not allow with success=False.
+
+        rclpy raises out of the service callback instead: the client would wait for ever and
+        the executor, with all its other nodes, would stop.
+        """
+        change_state = self._service_change_state.callback
+
+        def answering(request: Any, response: Any) -> Any:
+            try:
+                return change_state(request, response)
+            except rclpy_implementation.RCLError:
+                wish = request.transition.label or request.transition.id
+                here = self._state_machine.current_state[1]
+                self.get_logger().warning(f"transition '{wish}' is not possible in '{here}'")
+                response.success = False
+                return response
+
+        self._service_change_state.callback = answering
+
+    # Outputs and reports -----------------------------------------------------------------
+
+    def _make_outputs(self) -> None:
+        events = PublisherEventCallbacks(matched=lambda _: self._listeners_changed())
+        for name, (message_type, profile) in self.OUTPUTS.items():
+            self._outputs[name] = self.create_lifecycle_publisher(
+                message_type, f"~/{name}", profile, event_callbacks=events
+            )
+
+    def _destroy_outputs(self) -> None:
+        for publisher in self._outputs.values():
+            self.destroy_lifecycle_publisher(publisher)
+        self._outputs = {}
+
+    def _listeners_changed(self) -> None:
+        if self.state() == State.PRIMARY_STATE_ACTIVE:
+            self.guarded(self.listeners_changed)
+
+    def _tick(self) -> None:
+        """Once a second: look around, tell how things are."""
+        self._listeners_changed()
+        label = self._state_machine.current_state[1]
+        level, text, values = DiagnosticStatus.OK, label, {}
+        if self._refused_at_start:
+            level, text = DiagnosticStatus.ERROR, "; ".join(self._refused_at_start.values())
+        elif label == "active":
+            unwell = (DiagnosticStatus.ERROR, "health failed; see the log", {})
+            level, text, values = self.guarded(self.health) or unwell
+        if self._loaded:
+            values = {**values, **(self.guarded(self.diagnose) or {})}
+        now, name = self.get_clock().now().to_msg(), self.get_fully_qualified_name()
+        message = status_message(now, name, level, text, {"state": label, **values})
+        self._diagnostics.publish(message)
+
+    def guarded(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a hook; if it raises, log the traceback and return None."""
+        try:
+            return function(*arguments)
+        except Exception:
+            self.log_traceback(f"{function.__name__} failed")
+            return None
+
+    def log_traceback(self, what: str) -> None:
+        """Log the exception being handled."""
+        self.get_logger().error(f"{what}\n{traceback.format_exc()}")
