@@ -39,7 +39,7 @@ quick: build  ## the tests that take seconds
 	@$(ENV) && python -m pytest -m "not slow" src tests
 
 bench: build  ## benchmark tables, as ratios measured in one run, to bench/
-	@$(ENV) && python -m tests.bench $(ONLY) $(if $(QUICK),--quick)
+	@$(ENV) && python -m tests.bench $(ONLY) $(if $(QUICK),--quick) $(if $(PAGE),--page $(PAGE))
 
 lock: setup  ## pin the newest versions that requirements/*.in allow
 	@scripts/lock.sh
