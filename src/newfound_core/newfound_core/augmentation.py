@@ -70,8 +70,8 @@ class Augmentation:
             return np.ascontiguousarray(image)
         brightness, contrast, saturation = generator.uniform(1 - amounts, 1 + amounts)
         pixels = image.astype(np.float32) * np.float32(brightness)
+        pixels = blend(pixels, np.full_like(pixels, (pixels @ _GREY).mean()), contrast)
         grey = pixels @ _GREY  # [H, W]
-        pixels = blend(pixels, np.full_like(pixels, grey.mean()), contrast)
         pixels = blend(pixels, cv2.merge([grey, grey, grey]), saturation)
         return np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
 
