@@ -3,7 +3,7 @@
 
 import pickle
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlparse
 from urllib.request import getproxies
@@ -15,6 +15,7 @@ from torch import nn
 
 from newfound_core.backbones.recipe import Tensors
 from newfound_core.errors import WeightsError
+from newfound_core.tensors import mismatches
 
 CONNECT_SECONDS = 5.0
 ADVICE = (
@@ -52,21 +53,14 @@ def read_weights(path: Path) -> Tensors:
 
 
 def load_strictly(module: nn.Module, tensors: Tensors, origin: str) -> None:
-    """Loads every tensor, or raises a WeightsError that names those that do not fit."""
-    expected = module.state_dict()
-    problems = [
-        _names("missing", expected.keys() - tensors.keys()),
-        _names("unexpected", tensors.keys() - expected.keys()),
-        *(
-            f"{name} is {tuple(tensors[name].shape)} instead of {tuple(expected[name].shape)}"
-            for name in expected.keys() & tensors.keys()
-            if tensors[name].shape != expected[name].shape
-        ),
-    ]
-    problems = [problem for problem in problems if problem]
+    """Loads every tensor, or raises a WeightsError that names those that do not fit.
+
+    Half-precision files are published too, so the type may differ.
+    """
+    problems = mismatches(module.state_dict(), tensors, dtypes=False)
     if problems:
         raise WeightsError(
-            f"the weights of {origin} belong to another network: {'; '.join(problems[:4])}. "
+            f"the weights of {origin} belong to another network: {'; '.join(problems)}. "
             "Build the network they were made for, with the same options."
         )
     module.load_state_dict(tensors)
@@ -98,12 +92,6 @@ def require_network(url: str, what: str) -> None:
         raise WeightsError(
             f"no network to fetch the {what} from {host} ({error}). {ADVICE}"
         ) from error
-
-
-def _names(what: str, names: Iterable[str], limit: int = 5) -> str:
-    names = sorted(names)
-    rest = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return f"{what} {', '.join(names[:limit])}{rest}" if names else ""
 
 
 def _first_line(error: Exception) -> str:

@@ -70,7 +70,7 @@ def test_weights_of_another_network_name_the_tensors_that_do_not_fit(tmp_path):
         build_backbone("resnet18", tmp_path / "w.safetensors")
     assert "missing layer1.0.conv1.weight" in str(error.value)
     assert "unexpected layer1.0.conv3.weight" in str(error.value)
-    assert "conv1.weight is (64, 1, 7, 7) instead of (64, 3, 7, 7)" in str(error.value)
+    assert "conv1.weight has shape [64, 1, 7, 7] instead of [64, 3, 7, 7]" in str(error.value)
 
 
 def test_a_network_without_published_weights_says_so():
