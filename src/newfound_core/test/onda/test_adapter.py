@@ -7,8 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from newfound_core.backbones import build_backbone
 from newfound_core.errors import BackboneError, ConfigError, DataError
+from newfound_core.normalization import DomainBatchNorm
 from newfound_core.onda import Onda, OndaConfig
+from newfound_core.places import WbnClassifier
 from torch import nn
 
 BOTH = pytest.mark.parametrize("estimator", ["batch", "streaming"])
@@ -355,3 +358,23 @@ def test_closing_removes_the_hooks(network):
     assert network[1]._forward_pre_hooks
     onda.close()
     assert not network[1]._forward_pre_hooks
+
+
+@BOTH
+def test_a_place_classifier_adapts_the_domains_its_frames_belong_to(estimator, shifted_frames):
+    torch.manual_seed(0)
+    model = WbnClassifier(build_backbone("resnet10"), places=3, domains=2).eval()
+    with torch.no_grad():
+        model.branch.linear.bias.copy_(torch.tensor([200.0, -200.0]))  # all frames in the first
+    layer = model.backbone.stages[0].get_submodule(first_domain_layer(model.backbone.stages[0]))
+    before = layer.running_mean.clone()
+    onda = Onda(model, OndaConfig(estimator=estimator, frames_per_update=2))
+    for frame in shifted_frames(4, size=32):
+        assert onda.predict(frame).shape == (3,)
+    assert onda.status().updates == 2
+    assert not torch.equal(layer.running_mean[0], before[0])
+    assert torch.equal(layer.running_mean[1], before[1])
+
+
+def first_domain_layer(stage):
+    return next(n for n, m in stage.named_modules() if isinstance(m, DomainBatchNorm))
