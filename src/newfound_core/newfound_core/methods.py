@@ -19,13 +19,12 @@ _CLASSIFIER = Method("classifier.weight")
 _OPEN_WORLD = Method("head.means.value", infinite=("head.limit",))  # a limit not yet fitted
 
 METHODS: dict[str, Method] = {
-    "source": _CLASSIFIER,  # what ONDA starts from
-    "bn": _CLASSIFIER,
-    "wbn": _CLASSIFIER,
-    "wbn-latent": _CLASSIFIER,
-    "bsf": Method("classifier.weight"),
+    "source": _CLASSIFIER,  # a plain classifier; ONDA starts from it
+    "bn": _CLASSIFIER,  # places: the baseline
+    "wbn": _CLASSIFIER,  # places: known or latent domains, by its option `latent`
+    "bsf": _CLASSIFIER,
     "ncm": _OPEN_WORLD,
     "nno": _OPEN_WORLD,
-    "deepnno": _OPEN_WORLD,
+    "deep_nno": _OPEN_WORLD,
     "bdoc": _OPEN_WORLD,
 }

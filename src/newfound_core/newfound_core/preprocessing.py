@@ -38,7 +38,7 @@ class Preprocessing:
     resize: Resize = "squash"  # the whole image, or the middle of it in its own proportions
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
-    interpolation: Interpolation = "auto"  # area to shrink, linear to enlarge
+    interpolation: Interpolation = "auto"  # halved while that is possible, then linear
 
     def __post_init__(self) -> None:
         if type(self.size) is not int or not 8 <= self.size <= 4096:
@@ -133,12 +133,18 @@ def center_square(image: np.ndarray) -> np.ndarray:
 
 
 def resize_to(image: np.ndarray, size: int, interpolation: Interpolation = "auto") -> np.ndarray:
-    """The image at size x size; itself if it has that size."""
-    height, width = image.shape[:2]
-    if (height, width) == (size, size):
-        return image
+    """The image at size x size; itself if it has that size.
+
+    "auto" halves by averaging while both sides stay at least as large as asked, then
+    interpolates: free of aliasing like "area", and several times as fast on a camera image.
+    """
     if interpolation == "auto":
-        interpolation = "area" if min(height, width) > size else "linear"
+        interpolation = "linear"
+        while min(image.shape[:2]) >= 2 * size:
+            half = (image.shape[1] // 2, image.shape[0] // 2)
+            image = cv2.resize(image, half, interpolation=cv2.INTER_AREA)
+    if image.shape[:2] == (size, size):
+        return image
     return cv2.resize(image, (size, size), interpolation=_CV2[interpolation])
 
 

@@ -55,6 +55,15 @@ def test_center_crop_keeps_the_middle_in_proportion():
     assert np.array_equal(crop.resized(np.swapaxes(image, 0, 1)), np.swapaxes(expected, 0, 1))
 
 
+def test_auto_is_close_to_the_exact_average_on_a_camera_image():
+    coarse = np.random.default_rng(0).uniform(0, 255, (30, 40, 3)).astype(np.float32)
+    image = cv2.resize(coarse, (640, 480), interpolation=cv2.INTER_CUBIC).clip(0, 255)
+    image = image.astype(np.uint8)
+    auto = Preprocessing().resized(image).astype(int)
+    area = Preprocessing(interpolation="area").resized(image).astype(int)
+    assert np.abs(auto - area).mean() < 1.5
+
+
 def test_shrinking_averages_so_that_noise_does_not_alias():
     checks = np.indices((96, 96)).sum(0) % 2 * 255
     image = np.repeat(checks[..., None], 3, axis=2).astype(np.uint8)

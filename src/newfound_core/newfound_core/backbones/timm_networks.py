@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from newfound_core.backbones.contract import Backbone
 from newfound_core.backbones.recipe import Recipe, Tensors
 from newfound_core.backbones.weights import ADVICE, read_weights, require_network
-from newfound_core.errors import BackboneError, WeightsError
+from newfound_core.errors import BackboneError, ConfigError, WeightsError
 
 # Attribute names of timm's families: (stem, stages). What is left over is the head. A family
 # that fits none of them, or computes more than its modules in turn, has no stem: its domain
@@ -28,6 +28,18 @@ LAYOUTS = (
     (("stem",), ("stages", "final_conv")),  # ByobNet: RepVGG, GENet, …
     (("stem",), ("stages", "norm_pre")),  # ConvNeXt
 )
+
+# Options of timm that would open a file or fetch something, or change what the outputs are.
+# Options may come from a checkpoint, and a checkpoint must not make anyone open anything.
+RESERVED = {
+    "cache_dir",
+    "checkpoint_path",
+    "features_only",
+    "num_classes",
+    "pretrained",
+    "pretrained_cfg",
+    "pretrained_cfg_overlay",
+}
 
 
 class TimmHead(nn.Module):
@@ -79,6 +91,9 @@ def timm_settings(name: str) -> PretrainedCfg:
 
 def create_timm(name: str, **options: Any) -> nn.Module:
     """timm's network without its classifier, with random weights."""
+    refused = sorted(RESERVED & options.keys())
+    if refused:
+        raise ConfigError(f"timm/{name} does not take {refused}: weights have their own argument")
     try:
         return timm.create_model(name, pretrained=False, num_classes=0, **options)
     except TypeError as error:

@@ -6,7 +6,7 @@ import timm
 import torch
 from newfound_core.backbones import build_backbone
 from newfound_core.backbones.timm_networks import assemble_timm, split_fused_norms
-from newfound_core.errors import BackboneError
+from newfound_core.errors import BackboneError, ConfigError
 from timm.layers import BatchNormAct2d
 from torch import nn
 
@@ -76,3 +76,9 @@ def test_an_unknown_timm_name_offers_similar_ones():
 def test_an_option_timm_does_not_know_is_refused():
     with pytest.raises(BackboneError, match="no_such_option"):
         build_backbone("timm/resnet10t", no_such_option=1)
+
+
+@pytest.mark.parametrize("option", ["checkpoint_path", "pretrained_cfg", "pretrained"])
+def test_an_option_that_would_open_something_is_refused(option, tmp_path):
+    with pytest.raises(ConfigError, match=option):
+        build_backbone("timm/resnet10t", **{option: str(tmp_path / "evil.pth")})
