@@ -179,7 +179,7 @@ class OpenWorldHead(nn.Module, ABC):
             label=torch.where(known, label, UNKNOWN),
             nearest=torch.where(distance.isfinite(), nearest, UNKNOWN),
             score=self.score(distance, limit).nan_to_num(nan=-torch.inf, neginf=-torch.inf),
-            distance=distance,
+            distance=distance.nan_to_num(nan=torch.inf, posinf=torch.inf),
             limit=limit,
         )
 
