@@ -86,7 +86,7 @@ class WbnConfig:
     # At test time only; to be chosen by holding out source domains in training.
     assignment_smoothing: float = 0.0
     assignment_temperature: float = 1.0
-    branch_reduction: int = 4  # pooling before the branch; the thesis has 1 on ResNet
+    branch_reduction: int = 4  # step of the branch's grid; the thesis has 1 on ResNet
 
     def __post_init__(self) -> None:
         check_softening(self.assignment_temperature, self.assignment_smoothing)

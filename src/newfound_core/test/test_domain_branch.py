@@ -38,7 +38,7 @@ def test_entropies_of_an_undecided_batch():
 
 
 @pytest.mark.parametrize("size", [1, 3, 28])
-def test_maps_smaller_than_the_pooling_pass(size):
+def test_maps_smaller_than_the_step_pass(size):
     branch = DomainBranch(4, 3, reduction=4).eval()
     assert branch(torch.randn(2, 4, size, size)).shape == (2, 3)
 

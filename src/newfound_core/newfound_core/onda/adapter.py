@@ -11,6 +11,7 @@ by their assignment to it, and its step is scaled by its mean weight in them: a 
 the frames do not belong to stays where it is, so the domains do not collapse into one.
 """
 
+import math
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -116,7 +117,7 @@ class Onda:
         """Whether the frame may be learned from."""
         if self._status.frozen:
             return False
-        if not torch.isfinite(frame).all():
+        if not math.isfinite(float(frame.sum())):
             self._status.rejected += 1
             return False
         threshold = self.config.redundancy_threshold

@@ -61,14 +61,8 @@ class BatchEstimator:
             self._layers.write(current)
             self._weights.clear()
             self._twin(frames)
-            return Estimate(self._layers.read(), self._shares(current.mean))
-
-    def _shares(self, like: Tensor) -> Tensor:
-        shares = [
-            torch.as_tensor(self._weights.get(index, 0.0)).to(like).expand(domains)
-            for index, domains in enumerate(self._layers.domains)
-        ]
-        return torch.cat(shares)[self._layers.row_group]
+            share = self._layers.per_domain(self._weights, like=current.mean)
+            return Estimate(self._layers.read(), share[self._layers.row_group])
 
     def close(self) -> None:
         """Nothing was changed in the network itself."""

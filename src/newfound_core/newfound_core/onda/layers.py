@@ -50,6 +50,7 @@ class NormalizationLayers:
         # A group is one domain of one layer.
         self.row_group = _repeated([c for k, c in per_layer for _ in range(k)]).to(device)
         self.row_layer = _repeated([k * c for k, c in per_layer]).to(device)
+        self.group_layer = _repeated(self.domains).to(device)
         self.row_channel = self._row_channel().to(device)
         self.eps = torch.tensor([float(m.eps) for m in self.modules]).to(device)[self.row_layer]
         self.plain = all(k == 1 for k in self.domains)
@@ -62,6 +63,18 @@ class NormalizationLayers:
             for start, c, k in zip(starts[:-1], self.channels, self.domains, strict=True)
         ]
         return torch.cat(pieces)
+
+    def to_rows(self, channels: Tensor) -> Tensor:
+        """Repeat values [..., one per layer and channel] for every domain of the layer."""
+        return channels if self.plain else channels[..., self.row_channel]
+
+    def per_domain(self, values: dict[int, Tensor | float], like: Tensor) -> Tensor:
+        """One value per domain of each layer, [groups]; 0 for the layers not in `values`."""
+        parts = [
+            torch.as_tensor(values.get(index, 0.0)).to(like).expand(domains)
+            for index, domains in enumerate(self.domains)
+        ]
+        return torch.cat(parts)
 
     def read(self) -> Statistics:
         """A copy of the statistics that the network uses now."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Estimator `streaming`: statistics gathered while the frames are predicted."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,72 +26,93 @@ class FrameStatistics:
 
 
 class StreamingEstimator:
-    """Listens to the inputs of the layers; adds no pass and keeps no frame."""
+    """Listens to the inputs of the layers; adds no pass and keeps no frame.
+
+    While a frame runs, each layer only copies a grid of its input; means and variances are
+    computed afterwards for all layers together, which is several times faster.
+    """
 
     def __init__(self, layers: NormalizationLayers, positions_per_frame: int) -> None:
         self._layers = layers
         self._positions = positions_per_frame
-        self._frames = 0  # rotates the rows that are looked at
-        self._sample: FrameStatistics | None = None
-        ends = torch.tensor(layers.channels).cumsum(0).tolist()
-        self._handles = []
-        for index, (module, end) in enumerate(zip(layers.modules, ends, strict=True)):
-            rows = slice(end - layers.channels[index], end)
-            hook = partial(self._observe, index, rows)
-            self._handles.append(module.register_forward_pre_hook(hook))
+        self._frames = 0  # shifts the grid from frame to frame
+        self._values: dict[int, Tensor] | None = None
+        self._weights: dict[int, Tensor | float] = {}
+        self._handles = [
+            module.register_forward_pre_hook(partial(self._observe, index))
+            for index, module in enumerate(layers.modules)
+        ]
 
     def start(self, frame: Tensor) -> None:
         """Listen to the next pass."""
-        layers = self._layers
-        mean = torch.zeros(sum(layers.channels), device=layers.eps.device, dtype=frame.dtype)
-        weights = None if layers.plain else mean.new_zeros(sum(layers.domains))
-        counts = [0] * len(layers.modules)
-        self._sample = FrameStatistics(mean, torch.zeros_like(mean), counts, weights)
+        self._values = {}
         self._frames += 1
 
-    def finish(self) -> FrameStatistics | None:
-        """What was heard, unless some of it is not a number."""
-        sample, self._sample = self._sample, None
-        if sample is None or not torch.isfinite(sample.mean + sample.variance).all():
-            return None
-        return sample
+    def _observe(self, index: int, module: nn.Module, inputs: tuple[Any]) -> None:
+        if self._values is None:
+            return
+        grid = sample_grid(inputs[0].detach(), self._positions, self._frames)
+        # A copy in any case: what follows in the network may overwrite its input.
+        self._values[index] = grid.clone(memory_format=torch.contiguous_format).flatten(1)
+        if not self._layers.plain:
+            self._weights[index] = mean_assignment(module)
 
     @torch.no_grad()
-    def _observe(self, index: int, rows: slice, module: nn.Module, inputs: tuple[Any]) -> None:
-        sample = self._sample
-        if sample is None:
-            return
-        values = sample_rows(inputs[0], self._positions, self._frames)
-        sample.counts[index] = values.shape[1]
-        mean = torch.mean(values, 1, out=sample.mean[rows])
-        # Deviations from the frame's own mean: sums of squares lose small variances.
-        deviation = torch.linalg.vector_norm(values - mean[:, None], dim=1)
-        torch.mul(deviation, deviation / values.shape[1], out=sample.variance[rows])
-        if sample.weights is not None:
-            start = sum(self._layers.domains[:index])
-            sample.weights[start : start + self._layers.domains[index]] = mean_assignment(module)
+    def finish(self) -> FrameStatistics | None:
+        """What was heard, unless some of it is not a number."""
+        values, self._values = self._values, None
+        if not values:
+            return None
+        mean, variance = self._statistics(values)
+        if not math.isfinite(float(mean.sum() + variance.sum())):
+            return None
+        counts = [values[i].shape[1] if i in values else 0 for i in range(len(self._layers.names))]
+        weights = None
+        if not self._layers.plain:
+            weights = self._layers.per_domain(self._weights, like=mean)
+        return FrameStatistics(mean, variance, counts, weights)
+
+    def _statistics(self, values: dict[int, Tensor]) -> tuple[Tensor, Tensor]:
+        """Mean and variance of all layers; those with equally many values go together."""
+        parts: dict[int, tuple[Tensor, Tensor]] = {}
+        for width in {v.shape[1] for v in values.values()}:
+            members = [index for index, v in values.items() if v.shape[1] == width]
+            sizes = [self._layers.channels[index] for index in members]
+            together = torch.cat([values[index] for index in members])
+            mean = together.mean(1)
+            # Deviations from the frame's own mean: sums of squares would lose small variances.
+            deviation = torch.linalg.vector_norm(together.sub_(mean[:, None]), dim=1)
+            variance = deviation * (deviation / width)  # large squares do not overflow early
+            pieces = zip(mean.split(sizes), variance.split(sizes), strict=True)
+            parts.update(zip(members, pieces, strict=True))
+        like = next(iter(values.values()))
+        for index, channels in enumerate(self._layers.channels):
+            if index not in parts:
+                parts[index] = (like.new_zeros(channels), like.new_zeros(channels))
+        ordered = [parts[index] for index in range(len(parts))]
+        return torch.cat([m for m, _ in ordered]), torch.cat([v for _, v in ordered])
 
     @torch.no_grad()
     def estimate(self, samples: Sequence[FrameStatistics], current: Statistics) -> Estimate:
         """Merge the frames, weighted by their number of values and their assignment."""
-        layers = self._layers
-        counts = torch.tensor([s.counts for s in samples], dtype=torch.float64)  # [n, layers]
-        weight = counts.to(layers.row_layer.device)[:, layers.row_layer]  # [n, rows]
-        share = (weight > 0).double()
+        layers, like = self._layers, current.mean
+        counts = like.new_tensor([s.counts for s in samples])[:, layers.group_layer]
+        assigned = (counts > 0).to(like)  # [frames, groups]
         if not layers.plain:
-            assigned = torch.stack([s.weights for s in samples if s.weights is not None])
-            share = share * assigned.double()[:, layers.row_group]
-        means = torch.stack([s.mean for s in samples]).double()[:, layers.row_channel]
-        variances = torch.stack([s.variance for s in samples]).double()[:, layers.row_channel]
-        mean, variance = merge(means, variances, weight, share)
-        moved = share.mean(0)
-        seen = moved > 0
-        mean = torch.where(seen, mean, current.mean)
-        variance = torch.where(seen, variance, current.variance)
-        return Estimate(
-            Statistics(mean.to(current.mean), variance.to(current.variance)),
-            moved.to(current.mean),
+            assigned = assigned * torch.stack(
+                [s.weights for s in samples if s.weights is not None]
+            )
+        means = layers.to_rows(torch.stack([s.mean for s in samples]).to(like))
+        variances = layers.to_rows(torch.stack([s.variance for s in samples]).to(like))
+        mean, variance = merge(
+            means, variances, counts[:, layers.row_group], assigned[:, layers.row_group]
         )
+        share = assigned.mean(0)[layers.row_group]
+        seen = share > 0
+        statistics = Statistics(
+            torch.where(seen, mean, current.mean), torch.where(seen, variance, current.variance)
+        )
+        return Estimate(statistics, share)
 
     def close(self) -> None:
         """Stop listening."""
@@ -111,16 +133,21 @@ def merge(
     share = counts * weights / mass
     mean = (share * means).sum(0)
     biased = (share * (variances + (means - mean) ** 2)).sum(0)
-    inverse_n = (counts * weights**2).sum(0) / mass**2
-    return mean, biased / (1 - inverse_n).clamp(min=1e-12)
+    inverse_n = (share * weights / mass).sum(0)
+    return mean, biased / (1 - inverse_n).clamp(min=1e-6)
 
 
-def sample_rows(x: Tensor, positions: int, offset: int) -> Tensor:
-    """About `positions` values per channel of a layer's input, as [channels, values]."""
+def sample_grid(x: Tensor, positions: int, frame: int) -> Tensor:
+    """About `positions` values of each channel, on a regular grid, as [channels, N, ...].
+
+    The grid moves with the number of the frame, so that in time every position is seen.
+    """
     if x.dim() == 4:
-        every = min(x.shape[2], max(1, x.shape[2] * x.shape[3] // positions))
-        x = x[:, :, offset % every :: every]
-    return x.transpose(0, 1).flatten(1)
+        height, width = x.shape[2:]
+        step = max(1, round(math.sqrt(height * width / positions)))
+        rows, columns = min(step, height), min(step, width)
+        x = x[:, :, frame % rows :: rows, (frame // rows) % columns :: columns]
+    return x.transpose(0, 1)
 
 
 def mean_assignment(module: nn.Module) -> Tensor | float:

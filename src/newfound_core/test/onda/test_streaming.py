@@ -5,7 +5,7 @@ import torch
 from newfound_core.assignment import AssignmentContext
 from newfound_core.normalization import DomainBatchNorm2d
 from newfound_core.onda.layers import NormalizationLayers
-from newfound_core.onda.streaming import StreamingEstimator, sample_rows
+from newfound_core.onda.streaming import StreamingEstimator, sample_grid
 from torch import nn
 
 
@@ -53,17 +53,18 @@ def test_frames_of_different_sizes_are_weighted_by_their_number_of_values():
     torch.testing.assert_close(estimate.statistics.variance[0], values.var())
 
 
-def test_large_maps_are_looked_at_in_rows_that_rotate():
+def test_large_maps_are_looked_at_on_a_grid_that_moves_until_all_is_seen():
     x = torch.arange(64.0).view(1, 1, 8, 8)
-    seen = [sample_rows(x, positions=16, offset=offset) for offset in range(4)]
-    assert all(rows.shape == (1, 16) for rows in seen)
-    assert sorted(torch.cat(seen, 1)[0].tolist()) == list(range(64))
+    seen = [sample_grid(x, positions=16, frame=frame).flatten() for frame in range(4)]
+    assert all(values.shape == (16,) for values in seen)
+    assert sorted(torch.cat(seen).tolist()) == list(range(64))
 
 
 @pytest.mark.parametrize("positions", [1, 7, 63, 64, 1000])
-def test_a_sample_of_rows_is_never_empty(positions):
-    for offset in range(20):
-        assert sample_rows(torch.zeros(1, 2, 5, 13), positions, offset).shape[1] >= 13
+@pytest.mark.parametrize("size", [(5, 13), (1, 50), (7, 7)])
+def test_a_grid_is_never_empty(positions, size):
+    for frame in range(40):
+        assert sample_grid(torch.zeros(1, 2, *size), positions, frame).numel() >= 2
 
 
 def test_domains_follow_the_frames_by_their_assignment():
