@@ -32,3 +32,7 @@ class CheckpointError(NewfoundError):
 
 class ExportError(NewfoundError):
     """A network cannot be exported, or its export computes something else."""
+
+
+class ExportToolsError(ExportError):
+    """The packages that write ONNX are missing, or do not work with each other."""
