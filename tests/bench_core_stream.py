@@ -120,6 +120,8 @@ def main():
     parser.add_argument("--data", type=Path, default=os.environ.get("NEWFOUND_DATA"))
     parser.add_argument("--out", type=Path, default=Path("bench"))
     parser.add_argument("--targets", nargs="+", default=["cartoon"])
+    parser.add_argument("--orders", nargs="+", default=["sorted", "shuffled"])
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--frames", type=int, default=1000)
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--epochs", type=int, default=1)
@@ -137,9 +139,12 @@ def main():
     for target in args.targets:
         images, labels = read_images(args.data / target, args.size)
         chosen = random.Random(args.seed).sample(range(len(images)), args.frames)
-        orders = {"shuffled": chosen, "sorted": sorted(chosen, key=lambda i: int(labels[i]))}
-        for order, indices in orders.items():
-            for name, config in METHODS.items():
+        for order in args.orders:
+            indices = chosen
+            if order == "sorted":
+                indices = sorted(chosen, key=lambda i: int(labels[i]))
+            for name in args.methods:
+                config = METHODS[name]
                 model = source_model(args, classes)
                 result = run(model, config, images[indices], labels[indices])
                 results[f"{target} / {order} / {name}"] = result
