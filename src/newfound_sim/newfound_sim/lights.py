@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Light sources. A colour here is linear RGB and carries the strength: (2, 2, 2) is twice (1, 1, 1)."""
+"""Light sources. Their colours are linear RGB and carry the strength."""
 
 from dataclasses import dataclass
 from typing import Any

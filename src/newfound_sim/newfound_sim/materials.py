@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Materials and how they become Mitsuba BSDFs. Colours are sRGB in [0, 1], as painters mix them."""
+"""Materials, and how they become Mitsuba BSDFs. Colours are sRGB in [0, 1]."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
