@@ -19,7 +19,7 @@ from newfound_sim.lights import Light, Point
 from newfound_sim.materials import Material, bsdf, linear, rgb
 from newfound_sim.shading import corners, project_texture
 
-BACKGROUND = 0
+BACKGROUND = 0  # the instance number of all that has no label
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +70,10 @@ class View:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearFrame:
-    """A rendered picture before the camera model, with its truth."""
+class Frame:
+    """A picture with its truth."""
 
-    rgb: np.ndarray  # [H, W, 3] float32, linear light
+    rgb: np.ndarray  # [H, W, 3] float32 linear light as rendered; uint8 sRGB once developed
     depth: np.ndarray  # [H, W] float32, metres along the optical axis; inf where nothing is
     instances: np.ndarray  # [H, W] uint16, 0 is background
     labels: dict[int, str]  # of every labelled instance in the scene, seen or not
@@ -108,6 +108,8 @@ class Scene:
         instances = [BACKGROUND, *(part.instance for part in parts)]
         instances += [BACKGROUND] * (len(self._scene.shapes()) + 1 - len(instances))
         self._instances = np.array(instances, np.uint16)
+        # Light passes four sheets of glass on its way through a cup and on to the table.
+        self._extra_bounces = 5 if any(p.material.kind == "glass" for p in parts) else 0
         self._labels = {p.instance: p.label for p in parts if p.label is not None}
 
     def render(
@@ -118,9 +120,9 @@ class Scene:
         seed: int = 0,
         bounces: int = 4,
         denoise: bool = True,
-    ) -> LinearFrame:
+    ) -> Frame:
         """Path-trace the view; `samples` per pixel set noise and time."""
-        path = {"type": "path", "max_depth": bounces, "block_size": 32}
+        path = {"type": "path", "max_depth": bounces + self._extra_bounces, "block_size": 32}
         rgb = self._trace(view, path, {"type": "independent"}, samples, seed)[..., :3]
         # One ray through each pixel's centre: masks and depth are exact, not blended.
         truth = {"type": "aov", "aovs": "p:position,n:sh_normal,s:shape_index", "block_size": 32}
@@ -131,9 +133,7 @@ class Scene:
         depth = np.where(shapes > 0, position @ view.extrinsics[2, :3], np.inf)
         if denoise:
             rgb = remove_noise(rgb, hit[..., 3:6], shapes.astype(np.float32))
-        return LinearFrame(
-            rgb, depth.astype(np.float32), self._instances[shapes], dict(self._labels)
-        )
+        return Frame(rgb, depth.astype(np.float32), self._instances[shapes], dict(self._labels))
 
     def _trace(
         self, view: View, integrator: dict, sampler: dict, samples: int, seed: int
@@ -157,7 +157,7 @@ def render(
     samples: int = 16,
     seed: int = 0,
     denoise: bool = True,
-) -> LinearFrame:
+) -> Frame:
     """Render one view of a scene that is not needed again."""
     return Scene(parts, lights).render(view, samples=samples, seed=seed, denoise=denoise)
 
