@@ -55,11 +55,11 @@ def close_up(rng: np.random.Generator, thing: PlacedObject, camera: CameraModel)
     model = build(thing.label, thing.seed)
     up = np.radians(rng.uniform(34, 66))
     around = np.radians(rng.uniform(0, 360))
-    extent = max(model.radius, 0.62 * model.height) * rng.uniform(0.92, 1.15)
-    distance = extent / np.tan(np.radians(camera.fov_degrees) / 2) + 0.3 * extent
-    aside = rng.uniform(-0.1, 0.1, 2) * extent
-    target = (thing.x + float(aside[0]), thing.y + float(aside[1]), 0.42 * model.height)
-    return _orbit(distance, around, up, target)
+    extent = model.radius * rng.uniform(0.92, 1.18)
+    distance = extent / np.sin(np.radians(camera.fov_degrees) / 2)
+    middle = thing.pose()[:3] @ np.append(model.middle, 1.0)
+    middle[:2] += rng.uniform(-0.1, 0.1, 2) * extent
+    return _orbit(distance, around, up, tuple(map(float, middle)))
 
 
 def _orbit(distance: float, around: float, up: float, target: tuple) -> CameraPose:

@@ -46,7 +46,7 @@ class Lighting:
 
 LIGHTINGS = {
     "artificial": Lighting(dome=(0.07, 0.055, 0.04), ceiling=(7.6, 5.4, 3.1)),
-    "cloudy": Lighting(dome=(0.26, 0.32, 0.42), window=(0.75, 0.9, 1.15)),
+    "cloudy": Lighting(dome=(0.36, 0.43, 0.55), window=(1.1, 1.3, 1.6)),
     "directed": Lighting(dome=(0.022, 0.024, 0.03), side=(760.0, 690.0, 560.0)),
 }
 

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy.spatial import ConvexHull
@@ -87,15 +87,18 @@ class ObjectModel:
     label: str
     pieces: tuple[Piece, ...]
 
-    @property
-    def radius(self) -> float:
-        """Of the smallest upright cylinder about the origin that holds the object."""
-        return max(float(np.hypot(*p.mesh.vertices[:, :2].T).max()) for p in self.pieces)
+    @cached_property
+    def middle(self) -> np.ndarray:
+        """The centre of the box around the object; a hammer's weight is elsewhere."""
+        low = np.min([p.mesh.bounds[0] for p in self.pieces], axis=0)
+        high = np.max([p.mesh.bounds[1] for p in self.pieces], axis=0)
+        return (low + high) / 2
 
-    @property
-    def height(self) -> float:
-        """Above the plane it rests on."""
-        return max(float(p.mesh.vertices[:, 2].max()) for p in self.pieces)
+    @cached_property
+    def radius(self) -> float:
+        """Of the smallest ball about the middle that holds the object."""
+        points = np.vstack([p.mesh.vertices for p in self.pieces])
+        return float(np.linalg.norm(points - self.middle, axis=1).max())
 
     def footprint(self) -> np.ndarray:
         """The corners [N, 2] of the convex outline of its shadow from straight above."""

@@ -137,7 +137,7 @@ def wine_glass(rng: Rng) -> list[Piece]:
     inner = cup[::-1] - np.array([wall, 0])
     foot = [(0, 0), (r * 0.9, 0), (r * 0.9, 0.002), (0.006, 0.006), (0.0038, 0.014)]
     profile = np.vstack([foot, [(0.0034, stem * 0.9)], cup, inner[:-1], [(0, stem + 0.003)]])
-    pieces = [Piece(lathe(profile, 40), Material("glass", near(rng, (0.9, 0.94, 0.95), 0.03)))]
+    pieces = [Piece(lathe(profile, 40), Material("glass", near(rng, (0.97, 0.98, 0.98), 0.015)))]
     level = stem + rng.uniform(0.3, 0.55) * (height - stem)
     inside = [(max(0.0, radius - 0.0016), z) for radius, z in cup if z < level]
     wine = plastic(rng, pick(rng, (0.4, 0.03, 0.08), (0.85, 0.75, 0.35)))
