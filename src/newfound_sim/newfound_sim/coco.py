@@ -29,8 +29,9 @@ def from_run_lengths(rle: dict[str, Any]) -> np.ndarray:
 def annotations(frame: Frame, least_pixels: int = 12) -> list[dict[str, Any]]:
     """One entry for each object seen with at least a few pixels, with its label as text."""
     found = []
+    masks = frame.masks()
     for instance, (left, top, right, bottom) in frame.boxes().items():
-        mask = frame.instances == instance
+        mask = masks[instance]
         area = int(mask.sum())
         if area >= least_pixels:
             box = [left, top, right - left, bottom - top]

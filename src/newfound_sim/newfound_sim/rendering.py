@@ -78,17 +78,21 @@ class Frame:
     instances: np.ndarray  # [H, W] uint16, 0 is background
     labels: dict[int, str]  # of every labelled instance in the scene, seen or not
 
+    def masks(self) -> dict[int, np.ndarray]:
+        """The mask [H, W] of each labelled instance that is seen."""
+        seen = np.unique(self.instances)
+        return {i: self.instances == i for i in self.labels if i in seen}
+
     def boxes(self) -> dict[int, tuple[int, int, int, int]]:
         """The box (left, top, right, bottom) of each labelled instance that is seen.
 
         Right and bottom are exclusive: a box one pixel wide has right = left + 1.
         """
         found = {}
-        for instance in self.labels:
-            rows, columns = np.nonzero(self.instances == instance)
-            if len(rows):
-                left, right = int(columns.min()), int(columns.max()) + 1
-                found[instance] = (left, int(rows.min()), right, int(rows.max()) + 1)
+        for instance, mask in self.masks().items():
+            rows, columns = np.nonzero(mask)
+            left, right = int(columns.min()), int(columns.max()) + 1
+            found[instance] = (left, int(rows.min()), right, int(rows.max()) + 1)
         return found
 
 

@@ -22,7 +22,7 @@ def wood(
     rng: np.random.Generator, light: Colour, dark: Colour, size: int = 256, rings: float = 9.0
 ) -> np.ndarray:
     """Wooden grain along the rows, uint8 sRGB."""
-    wave = smooth_noise(rng, size, size, (4, 2)) * 2.2
+    wave = smooth_noise(rng, size, size, (3, 2)) * 1.3
     fibre = smooth_noise(rng, size, size, (size // 3, 6))
     y = np.linspace(0, 1, size, endpoint=False)[:, None]
     grain = 0.5 + 0.5 * np.sin(2 * np.pi * (np.rint(rings) * y + wave))

@@ -76,8 +76,8 @@ class PlacedObject:
 class CameraPose:
     """Where the camera is and what it looks at; the table's top centre is the origin."""
 
-    eye: Point = (0.0, -0.65, 0.6)
-    target: Point = (0.0, 0.0, 0.0)
+    eye: Point = (0.0, -0.45, 0.5)
+    target: Point = (0.0, 0.03, 0.0)
 
     def view(self, camera: CameraModel, width: int, height: int) -> View:
         """The pinhole view of a camera at this pose."""

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import pytest
-import trimesh
 from newfound_sim.errors import ScenarioError
-from newfound_sim.materials import Material
 from newfound_sim.objects import CLASSES, COARSE, TOOLS, build
-from newfound_sim.objects.piece import Piece
-from newfound_sim.objects.settling import centre_of_mass, settle
+from newfound_sim.objects.settling import centre_of_mass
 
 
 def test_there_are_nine_tools_in_three_groups_and_many_other_classes():
@@ -49,24 +46,6 @@ def test_instances_of_a_class_differ_and_a_seed_always_builds_the_same():
     for a, b in zip(first.pieces, again.pieces, strict=True):
         np.testing.assert_array_equal(a.mesh.vertices, b.mesh.vertices)
         assert a.material.colour == b.material.colour
-
-
-def test_a_box_dropped_at_an_angle_falls_on_its_nearest_stable_side():
-    box = [Piece(trimesh.creation.box((0.1, 0.2, 0.3)), Material())]
-    tilt = trimesh.transformations.rotation_matrix(np.radians(20), (1, 0, 0))[:3, :3]
-    pose = settle(box, tilt)  # the 0.2 x 0.3 side view: 20 degrees is within its tipping angle
-    placed = box[0].mesh.copy().apply_transform(pose)
-    assert np.ptp(placed.vertices[:, 2]) == pytest.approx(0.3)
-    tilt = trimesh.transformations.rotation_matrix(np.radians(50), (1, 0, 0))[:3, :3]
-    placed = box[0].mesh.copy().apply_transform(settle(box, tilt))
-    assert np.ptp(placed.vertices[:, 2]) == pytest.approx(0.2)
-
-
-def test_a_thin_pole_that_leans_beyond_its_foot_falls_over():
-    pole = [Piece(trimesh.creation.cylinder(0.01, 0.5), Material())]
-    tilt = trimesh.transformations.rotation_matrix(np.radians(10), (1, 0, 0))[:3, :3]
-    placed = pole[0].mesh.copy().apply_transform(settle(pole, tilt))
-    assert np.ptp(placed.vertices[:, 2]) < 0.021
 
 
 def test_an_unknown_class_is_refused_with_the_known_ones():
