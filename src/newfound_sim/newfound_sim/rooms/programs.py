@@ -7,7 +7,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from newfound_sim.rooms.furniture import bathroom, bedroom, common, corridor, kitchen, living, office
+from newfound_sim.rooms.furniture import (
+    bathroom,
+    bedroom,
+    common,
+    corridor,
+    kitchen,
+    living,
+    office,
+)
 from newfound_sim.rooms.furniture.workshop import Workshop
 from newfound_sim.rooms.layout import Layout, centred, within_walls
 from newfound_sim.rooms.pieces import Piece, Placed
