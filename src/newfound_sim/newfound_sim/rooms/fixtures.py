@@ -12,7 +12,7 @@ from newfound_sim.rooms.furniture.workshop import Workshop
 from newfound_sim.rooms.layout import Layout, centred
 from newfound_sim.rooms.pieces import Piece
 from newfound_sim.rooms.shapes import Solid, box, ellipsoid, revolve, rod
-from newfound_sim.rooms.styles import Shell
+from newfound_sim.rooms.style import Shell
 from newfound_sim.rooms.surfaces import paint
 
 MILK_GLASS = paint((0.93, 0.92, 0.88), 0.4)

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from newfound_sim.rooms.styles import Shell
+from newfound_sim.rooms.style import Shell
 
 SIZES = {  # metres: width from, to, depth from, to, before the building's own scale
     "bathroom": (2.3, 3.0, 2.7, 3.6),

@@ -12,7 +12,7 @@ from newfound_sim.rooms import pictures
 from newfound_sim.rooms.furniture.workshop import Workshop
 from newfound_sim.rooms.plan import Opening, Plan
 from newfound_sim.rooms.shapes import Solid, box, ellipsoid, picture, rod
-from newfound_sim.rooms.styles import Shell, Style
+from newfound_sim.rooms.style import Shell, Style
 from newfound_sim.rooms.surfaces import paint
 
 THICKNESS = 0.2  # of the walls

@@ -10,7 +10,7 @@ import numpy as np
 
 from newfound_sim.materials import Material
 from newfound_sim.rooms.shapes import Point, Solid, box, cylinder, ellipsoid, revolve, rod, rods
-from newfound_sim.rooms.styles import Furnishing
+from newfound_sim.rooms.style import Furnishing
 from newfound_sim.rooms.surfaces import paint
 
 T = TypeVar("T")
