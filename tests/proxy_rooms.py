@@ -19,6 +19,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+
 from newfound_sim.rooms import BUILDINGS, CATEGORIES, LIGHTINGS, domain_name
 from newfound_sim.rooms.dataset import RoomRequest, generate_rooms
 

@@ -16,6 +16,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+
 from newfound_sim.dataset_request import CropRequest, find_classes
 from newfound_sim.generate import generate_crops
 from newfound_sim.workbench import DOMAINS, Domain

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
-from newfound_sim.workbench import DOMAINS
 
+from newfound_sim.workbench import DOMAINS
 from tests.proxy_workbench import summarise, table
 
 

@@ -25,6 +25,6 @@ METHODS: dict[str, Method] = {
     "bsf": _CLASSIFIER,
     "ncm": _OPEN_WORLD,
     "nno": _OPEN_WORLD,
-    "deep_nno": _OPEN_WORLD,
+    "deepnno": _OPEN_WORLD,
     "bdoc": _OPEN_WORLD,
 }

@@ -55,7 +55,7 @@ class PlaceClassifier(nn.Module):
 
     def forward(self, images: Tensor, domains: Tensor | None = None) -> PlaceOutput:
         """Logits of the places; domain labels are not needed."""
-        none = images.new_zeros(len(images), 0)
+        none = images.new_zeros(images.shape[0], 0)  # not len: a traced graph would freeze it
         return PlaceOutput(self.classifier(self.backbone(images)), none, none)
 
     def loss_terms(

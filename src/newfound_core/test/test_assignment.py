@@ -4,6 +4,7 @@ import threading
 
 import pytest
 import torch
+
 from newfound_core.assignment import AssignmentContext
 from newfound_core.errors import DataError
 

@@ -2,6 +2,7 @@
 import ctypes
 
 import pytest
+
 from newfound_core.atomic_directory import atomic_directory
 
 

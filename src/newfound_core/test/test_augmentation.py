@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from newfound_core.augmentation import Augmentation
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.preprocessing import Preprocessing

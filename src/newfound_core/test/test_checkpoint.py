@@ -12,11 +12,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import save_file
+
 from newfound_core.checkpoint import load_checkpoint, save_checkpoint
 from newfound_core.errors import CheckpointError
 from newfound_core.metadata import BackboneSpec, Metadata, Provenance
 from newfound_core.preprocessing import Preprocessing
-from safetensors.torch import save_file
 
 METADATA = Metadata(
     method="source",

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 import torch
+from torch import nn
+
 from newfound_core.backbones import build_backbone
 from newfound_core.classifier import Classifier
 from newfound_core.errors import ConfigError
-from torch import nn
 
 
 def test_logits_are_a_linear_function_of_the_features():

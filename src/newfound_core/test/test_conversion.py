@@ -4,11 +4,12 @@ import copy
 import pytest
 import timm
 import torch
+from torch import nn
+
 from newfound_core.assignment import AssignmentContext
 from newfound_core.conversion import convert_batchnorm, fold_assignment
 from newfound_core.errors import BackboneError, DataError
 from newfound_core.normalization import DomainBatchNorm, DomainBatchNormAct2d
-from torch import nn
 
 
 def small_network():

@@ -4,6 +4,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch import nn
+
 from newfound_core.backbones import build_backbone
 from newfound_core.domain_branch import (
     DomainBranch,
@@ -13,7 +15,6 @@ from newfound_core.domain_branch import (
     check_softening,
 )
 from newfound_core.errors import ConfigError
-from torch import nn
 
 
 def test_softening_blends_and_tempers():

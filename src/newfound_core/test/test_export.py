@@ -5,32 +5,19 @@ from collections import OrderedDict
 
 import pytest
 import torch
+from torch import nn
+
+from newfound_core import export
 from newfound_core.backbones import Backbone, build_backbone
 from newfound_core.backbones.contract import global_pool
 from newfound_core.classifier import Classifier
-from newfound_core.errors import ConfigError, ExportError, ExportToolsError
+from newfound_core.errors import ConfigError, ExportError
 from newfound_core.export import InferenceGraph, export_onnx, export_program
 from newfound_core.open_world.heads import build_head
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.places import BsfClassifier, PlaceClassifier, WbnClassifier
-from torch import nn
-
-from newfound_core import export
 
 EXAMPLE = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
-
-# Strict, so that these tests fail, and the mark goes, as soon as the packages are in order.
-needs_onnx = pytest.mark.xfail(
-    raises=ExportToolsError,
-    strict=True,
-    reason="the pinned onnx, onnx-ir and ml_dtypes are too old for the pinned torch",
-)
-
-
-# Tracing turns `len(images)` into a constant; `images.shape[0]` stays free.
-fixes_the_batch = pytest.mark.xfail(
-    raises=ExportError, strict=True, reason="PlaceClassifier.forward takes len(images)"
-)
 
 
 def block(before, after):
@@ -81,9 +68,7 @@ def tensors_of(output):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=fixes_the_batch) if n == "bn" else n for n in MODELS]
-)
+@pytest.mark.parametrize("name", MODELS)
 def test_a_torch_export_program_computes_the_same_for_any_batch(name):
     make, outputs = MODELS[name]
     model = lively(make())
@@ -100,7 +85,6 @@ def test_a_torch_export_program_computes_the_same_for_any_batch(name):
             torch.testing.assert_close(here, there, rtol=1e-4, atol=1e-5)
 
 
-@needs_onnx
 @pytest.mark.parametrize("name", MODELS)
 def test_onnx_runtime_computes_the_same_for_any_batch(name, tmp_path):
     make, outputs = MODELS[name]
@@ -124,7 +108,6 @@ def test_onnx_runtime_computes_the_same_for_any_batch(name, tmp_path):
         torch.testing.assert_close(found, first, rtol=1e-3, atol=1e-4)
 
 
-@needs_onnx
 @pytest.mark.slow
 def test_the_default_backbone_with_its_branch_goes_to_onnx(tmp_path):
     model = lively(WbnClassifier(build_backbone("efficientnet_lite0"), 5, 3))

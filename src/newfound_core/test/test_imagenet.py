@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
+
 from newfound_core.imagenet import imagenet_classifier, imagenet_labels
 
 

@@ -6,6 +6,8 @@ import json
 import numpy as np
 import pytest
 import torch
+from torch import nn
+
 from newfound_core.backbones import build_backbone
 from newfound_core.classifier import Classifier
 from newfound_core.errors import CheckpointError, ConfigError
@@ -15,7 +17,6 @@ from newfound_core.open_world.heads import build_head
 from newfound_core.open_world.model import EmbeddingConfig, OpenWorldModel
 from newfound_core.places import BsfClassifier, PlaceClassifier, WbnClassifier, WbnConfig
 from newfound_core.preprocessing import Preprocessing
-from torch import nn
 
 LABELS = ("office", "corridor", "kitchen")
 DOMAINS = ("freiburg", "ljubljana")
@@ -47,7 +48,7 @@ MAKE = {
     "wbn latent": lambda: WbnClassifier(network(), 3, 2, WbnConfig(latent=True)),
     "wbn on the default": lambda: WbnClassifier(network("efficientnet_lite0"), 3, 2),
     "bsf": lambda: BsfClassifier(network(), 3, 2),
-    **{m: lambda m=m: open_world(m) for m in ("ncm", "nno", "deep_nno", "bdoc")},
+    **{m: lambda m=m: open_world(m) for m in ("ncm", "nno", "deepnno", "bdoc")},
 }
 
 

@@ -7,6 +7,8 @@ import threading
 import numpy as np
 import pytest
 import torch
+from torch import nn
+
 from newfound_core.assignment import AssignmentContext
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.normalization import (
@@ -14,7 +16,6 @@ from newfound_core.normalization import (
     DomainBatchNorm2d,
     weighted_statistics,
 )
-from torch import nn
 
 EPS = 1e-5
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import pytest
+
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.place_filter import PlaceFilter
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
+
 from newfound_core.backbones import Backbone, build_backbone
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.normalization import DomainBatchNorm
@@ -17,7 +19,6 @@ from newfound_core.places import (
     WbnConfig,
     parameter_groups,
 )
-from torch import nn
 
 MODELS = {
     "bn": lambda backbone: BnClassifier(backbone, 4),

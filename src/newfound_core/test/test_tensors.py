@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 import torch
+from torch import nn
+
 from newfound_core.errors import CheckpointError
 from newfound_core.tensors import load_into
-from torch import nn
 
 
 def network():

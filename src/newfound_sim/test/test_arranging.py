@@ -3,6 +3,7 @@ import itertools
 
 import numpy as np
 import shapely
+
 from newfound_sim.arranging import arrange, close_up, overview
 from newfound_sim.camera import CAMERAS
 from newfound_sim.objects import CLASSES, build

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
+
 from newfound_sim.backgrounds import table
 from newfound_sim.errors import ScenarioError
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import pytest
+
 from newfound_sim.camera import CAMERAS, IDEAL, CameraModel, compress, develop
 from newfound_sim.errors import SimulationError
 

@@ -3,6 +3,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+
 from newfound_sim.coco import annotations, dataset, from_run_lengths, run_lengths
 from newfound_sim.rendering import Frame
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import cv2
 import numpy as np
+
 from newfound_sim.contact_sheet import CAPTION, LARGE, contact_sheet, sheet_of_folder
 from newfound_sim.production import write_jpeg
 

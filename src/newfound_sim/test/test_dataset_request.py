@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
+
 from newfound_sim.dataset_request import CropRequest, DetectionRequest, find_classes, keep, stream
 from newfound_sim.errors import DatasetError
 

@@ -8,6 +8,7 @@ import time
 import cv2
 import numpy as np
 import pytest
+
 from newfound_sim.__main__ import main
 from newfound_sim.coco import from_run_lengths
 from newfound_sim.generate import crop

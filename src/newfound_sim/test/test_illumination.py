@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import pytest
+
 from newfound_sim.errors import ScenarioError
 from newfound_sim.illumination import LIGHTINGS, LightDrift, mix, named, vary
 from newfound_sim.lights import Bulb, Dome, Panel

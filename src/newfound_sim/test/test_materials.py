@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 import trimesh
+
 from newfound_sim.lights import Dome
 from newfound_sim.materials import Material, Texture, linear
 from newfound_sim.rendering import Part, View, render

@@ -2,6 +2,7 @@
 import signal
 
 import pytest
+
 from newfound_sim.errors import DatasetError
 from newfound_sim.production import PARTIAL, produce, sweep, write_whole
 

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 import trimesh
+
 from newfound_sim.errors import ScenarioError, SimulationError
 from newfound_sim.generate import crop
 from newfound_sim.lights import Bulb, Dome

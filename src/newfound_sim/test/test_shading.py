@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import trimesh
+
 from newfound_sim.shading import corners, project_texture
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
+
 from newfound_sim.textures import smooth_noise, speckle, stripes, wood
 
 

@@ -48,7 +48,7 @@ class DeepNnoConfig(HeadConfig):
 class DeepNno(OpenWorldHead):
     """Score s_c = exp(-||f - mean_c|| / 2); unknown if no score is above the threshold."""
 
-    name = "deep_nno"
+    name = "deepnno"
     config_type: ClassVar[type[HeadConfig]] = DeepNnoConfig
     config: DeepNnoConfig
     threshold: Tensor  # Delta in the thesis

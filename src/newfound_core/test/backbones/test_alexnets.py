@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 import torch
 import torchvision
-from newfound_core.backbones import build_backbone
 from safetensors.torch import save_file
 from torch import nn
+
+from newfound_core.backbones import build_backbone
 
 IMAGE = torch.randn(2, 3, 96, 96, generator=torch.Generator().manual_seed(1))
 

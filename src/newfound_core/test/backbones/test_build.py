@@ -2,9 +2,10 @@
 import pytest
 import torch
 import torchvision
+from safetensors.torch import save_file
+
 from newfound_core.backbones import available_backbones, build_backbone
 from newfound_core.errors import BackboneError, ConfigError, WeightsError
-from safetensors.torch import save_file
 
 IMAGE = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(1))
 

@@ -5,8 +5,9 @@ import copy
 
 import pytest
 import torch
-from newfound_core.backbones import available_backbones, build_backbone
 from torch import nn
+
+from newfound_core.backbones import available_backbones, build_backbone
 
 # One of each timm family, and two that cannot be cut.
 TIMM = (

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 import torch
+from torch import nn
+
 from newfound_core.backbones import build_backbone
 from newfound_core.backbones import efficientnet_lite as lite
 from newfound_core.errors import WeightsError
-from torch import nn
 
 
 def test_the_pretrained_backbone_has_the_packages_tensors():

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 import torch
+from torch import nn
+
 from newfound_core.backbones import build_backbone
 from newfound_core.errors import ConfigError
-from torch import nn
 
 
 def weighted_layers(backbone):

@@ -4,11 +4,12 @@ import copy
 import pytest
 import timm
 import torch
+from timm.layers import BatchNormAct2d
+from torch import nn
+
 from newfound_core.backbones import build_backbone
 from newfound_core.backbones.timm_networks import assemble_timm, split_fused_norms
 from newfound_core.errors import BackboneError, ConfigError
-from timm.layers import BatchNormAct2d
-from torch import nn
 
 IMAGE = torch.randn(2, 3, 96, 96, generator=torch.Generator().manual_seed(1))
 

@@ -4,10 +4,11 @@ import socket
 
 import pytest
 import torch
+from safetensors.torch import save_file
+
 from newfound_core.backbones import build_backbone
 from newfound_core.backbones.weights import read_weights
 from newfound_core.errors import WeightsError
-from safetensors.torch import save_file
 
 
 class Trap:

@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from torch import nn
+
 from newfound_core.backbones import build_backbone
 from newfound_core.errors import BackboneError, ConfigError, DataError
 from newfound_core.normalization import DomainBatchNorm
 from newfound_core.onda import Onda, OndaConfig
 from newfound_core.places import WbnClassifier
-from torch import nn
 
 BOTH = pytest.mark.parametrize("estimator", ["batch", "streaming"])
 

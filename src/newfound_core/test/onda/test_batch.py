@@ -2,11 +2,12 @@
 import copy
 
 import torch
+from torch import nn
+
 from newfound_core.assignment import AssignmentContext
 from newfound_core.normalization import DomainBatchNorm2d, weighted_statistics
 from newfound_core.onda.batch import BatchEstimator
 from newfound_core.onda.layers import NormalizationLayers
-from torch import nn
 
 
 def test_the_estimate_is_that_of_a_training_pass_without_dropout(network, shifted_frames):

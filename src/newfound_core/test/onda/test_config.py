@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
+
 from newfound_core.errors import ConfigError
 from newfound_core.onda import OndaConfig
 

@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 import torch
+
 from newfound_core.onda.drift import measure_drift
 from newfound_core.onda.layers import NormalizationLayers, Statistics
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import torch
+
 from newfound_core.onda.estimate import Estimate
 from newfound_core.onda.layers import Statistics
 

@@ -3,6 +3,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+
 from newfound_core.errors import DataError
 from newfound_core.onda.frames import as_batch_of_one, label_and_entropy, logits_of
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import torch
+
 from newfound_core.onda import OndaConfig
 from newfound_core.onda.drift import Drift
 from newfound_core.onda.guards import RECENT_FRAMES, Anchor, RedundancyFilter

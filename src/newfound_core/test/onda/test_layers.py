@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 import torch
+from torch import nn
+
 from newfound_core.assignment import AssignmentContext
 from newfound_core.conversion import convert_batchnorm
 from newfound_core.errors import BackboneError
 from newfound_core.onda.layers import NormalizationLayers, Statistics
-from torch import nn
 
 
 def test_what_is_read_can_be_written_back(network):

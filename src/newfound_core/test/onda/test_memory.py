@@ -3,6 +3,7 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from newfound_core.onda.memory import BalancedMemory, LatestFrames, Observation
 
 

@@ -3,9 +3,10 @@ import pickle
 
 import pytest
 import torch
+from safetensors.torch import save_file
+
 from newfound_core.errors import CheckpointError
 from newfound_core.onda import Onda, OndaConfig
-from safetensors.torch import save_file
 
 CONFIG = OndaConfig(frames_per_update=2, estimator="streaming")
 

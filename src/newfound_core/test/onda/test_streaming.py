@@ -2,11 +2,12 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
+
 from newfound_core.assignment import AssignmentContext
 from newfound_core.normalization import DomainBatchNorm2d
 from newfound_core.onda.layers import NormalizationLayers
 from newfound_core.onda.streaming import StreamingEstimator, sample_grid
-from torch import nn
 
 
 def gather(network, frames, positions=10**6):

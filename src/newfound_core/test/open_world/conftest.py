@@ -6,11 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch import nn
+
 from newfound_core.open_world.heads import build_head
 from newfound_core.open_world.inputs import Inputs
 from newfound_core.open_world.memory import Sample
 from newfound_core.open_world.model import EmbeddingConfig, OpenWorldModel
-from torch import nn
 
 CENTRES = {
     "cup": (90, 90, 127),

@@ -4,6 +4,7 @@ import math
 import numpy as np
 import pytest
 import torch
+
 from newfound_core.errors import ConfigError
 from newfound_core.open_world.bdoc import Bdoc, BdocConfig
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 import torch
+
 from newfound_core.open_world.decision import choose
 
 # Distances to classes 0, 1, 2 with limits 1, 3, 1.

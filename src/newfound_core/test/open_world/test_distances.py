@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 import torch
+
 from newfound_core.open_world.distances import root, scaled_distances, squared_distances
 
 

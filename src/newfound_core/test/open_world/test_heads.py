@@ -5,6 +5,7 @@ import json
 
 import pytest
 import torch
+
 from newfound_core.errors import CheckpointError, ConfigError, DataError
 from newfound_core.open_world.heads import HEADS, build_head, head_from_options
 from newfound_core.open_world.learner import learn_step
@@ -16,7 +17,7 @@ from newfound_core.open_world.step_config import StepConfig
 OPTIONS = {
     "ncm": {},
     "nno": {"limit": "leave_one_class_out"},
-    "deep_nno": {"threshold_from": "held_out"},
+    "deepnno": {"threshold_from": "held_out"},
     "bdoc": {},
 }
 CONFIG = StepConfig(epochs=15, batch_size=32, learning_rate=0.02, clip_gradient=5.0)
@@ -263,7 +264,7 @@ def test_senseless_options_are_refused(method, options):
 
 
 def test_unknown_methods_and_options_are_named():
-    with pytest.raises(ConfigError, match="there are ncm, nno, deep_nno, bdoc"):
+    with pytest.raises(ConfigError, match="there are ncm, nno, deepnno, bdoc"):
         build_head("magic", 5)
     with pytest.raises(ConfigError, match="colour"):
         build_head("ncm", 5, colour=1)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import torch
+
 from newfound_core.open_world.inputs import Inputs, chunks, class_indices
 from newfound_core.open_world.memory import Sample
 

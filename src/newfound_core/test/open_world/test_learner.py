@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 import torch
+
 from newfound_core.errors import DataError
 from newfound_core.open_world.inputs import Inputs
 from newfound_core.open_world.learner import learn_step
@@ -61,7 +62,7 @@ def test_a_cancelled_step_raises_and_leaves_the_model(toy):
 
 def test_means_at_the_end_are_the_exact_means_of_the_finished_network(toy):
     step = learn_step(
-        toy.model("deep_nno"),
+        toy.model("deepnno"),
         toy.samples("cup", 20) + toy.samples("fork", 20),
         Memory(MemoryConfig(40, held_out_share=0.0)),
         toy.inputs,
@@ -137,7 +138,7 @@ def test_frozen_features_leave_the_means_of_old_classes_alone(toy):
 
 def test_a_method_that_trains_can_run_on_a_frozen_network(toy):
     config = StepConfig(trainable=())
-    for method in ("deep_nno", "bdoc"):
+    for method in ("deepnno", "bdoc"):
         model = toy.model(method)
         new = toy.samples("cup") + toy.samples("fork")
         step = learn_step(model, new, Memory(MEMORY), toy.inputs, config)

@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 import torch
+
 from newfound_core.open_world.limits import (
     exact_limits,
     leave_one_class_out_limit,

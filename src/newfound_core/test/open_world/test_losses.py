@@ -4,6 +4,7 @@ import math
 import numpy as np
 import pytest
 import torch
+
 from newfound_core.open_world.losses import (
     distillation_loss,
     global_clustering_loss,

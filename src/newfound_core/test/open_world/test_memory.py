@@ -2,6 +2,7 @@
 import cv2
 import numpy as np
 import pytest
+
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.open_world.memory import Memory, MemoryConfig, Sample
 

@@ -4,6 +4,7 @@ import json
 import cv2
 import numpy as np
 import pytest
+
 from newfound_core.errors import CheckpointError, DataError
 from newfound_core.open_world import memory_store
 from newfound_core.open_world.memory import Memory, MemoryConfig, Sample

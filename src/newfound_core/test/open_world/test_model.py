@@ -4,10 +4,11 @@ import json
 import numpy as np
 import pytest
 import torch
+from torch import nn
+
 from newfound_core.errors import CheckpointError, ConfigError
 from newfound_core.open_world.heads import build_head
 from newfound_core.open_world.model import EmbeddingConfig, OpenWorldModel
-from torch import nn
 
 
 def model_of(**embedding):

@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 import torch
+
 from newfound_core.errors import ConfigError
 from newfound_core.open_world.limits import exact_limits
 from newfound_core.open_world.ncm import NcmConfig, NearestClassMean

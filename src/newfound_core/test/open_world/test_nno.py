@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 import torch
+
 from newfound_core.errors import ConfigError
 from newfound_core.open_world.nno import NearestNonOutlier, NnoConfig
 

@@ -4,6 +4,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from newfound_core.errors import ConfigError
 from newfound_core.open_world.sampler import MemoryBatchSampler
 

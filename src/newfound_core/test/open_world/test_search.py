@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 import torch
+
 from newfound_core.open_world import search
 from newfound_core.open_world.search import MeanSearch
 

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from newfound_core.errors import DataError
 from newfound_core.open_world.memory import MemoryConfig, Sample
 from newfound_core.open_world.selection import hold_out, select

@@ -3,11 +3,12 @@ from collections import OrderedDict
 
 import pytest
 import torch
+from torch import nn
+
 from newfound_core.backbones import Backbone
 from newfound_core.backbones.contract import global_pool
 from newfound_core.errors import ConfigError
 from newfound_core.open_world.trunk import set_trainable, split, train_mode
-from torch import nn
 
 
 def block(channels=4):

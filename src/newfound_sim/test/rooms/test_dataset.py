@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import pytest
+
 from newfound_sim.__main__ import main
 from newfound_sim.errors import DatasetError
 from newfound_sim.rooms.dataset import DOMAINS, RoomRequest, find_rooms, generate_rooms

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import pytest
+
 from newfound_sim.errors import ScenarioError
 from newfound_sim.rooms.images import room_image, view_image
 from newfound_sim.rooms.names import BUILDINGS, CATEGORIES, LIGHTINGS

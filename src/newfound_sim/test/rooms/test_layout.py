@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import pytest
+
 from newfound_sim.materials import Material
 from newfound_sim.rooms.layout import DOOR_CLEARANCE, Layout, centred
 from newfound_sim.rooms.pieces import Piece, overlap

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
+
 from newfound_sim.errors import ScenarioError
 from newfound_sim.rooms.names import domain_name
 

@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 import trimesh
+
 from newfound_sim.errors import SimulationError
 from newfound_sim.lights import Panel
 from newfound_sim.materials import Material, linear

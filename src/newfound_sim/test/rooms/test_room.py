@@ -3,6 +3,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+
 from newfound_sim.errors import ScenarioError
 from newfound_sim.rooms.names import BUILDINGS, CATEGORIES
 from newfound_sim.rooms.pieces import overlap

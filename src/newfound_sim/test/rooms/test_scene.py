@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
+
 from newfound_sim.materials import Material
 from newfound_sim.rooms.lighting import illuminate
 from newfound_sim.rooms.room import build_room

@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 import trimesh
+
 from newfound_sim.materials import Material
 from newfound_sim.rooms import shapes
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import pytest
+
 from newfound_sim.rooms import surfaces
 
 OAK = (0.5, 0.35, 0.2)

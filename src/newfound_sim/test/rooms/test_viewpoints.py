@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import pytest
+
 from newfound_sim.rooms.names import BUILDINGS, CATEGORIES
 from newfound_sim.rooms.room import build_room
 from newfound_sim.rooms.viewpoints import (
