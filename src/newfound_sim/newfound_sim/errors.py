@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The errors that the simulator raises at its boundary."""
+
+
+class SimulationError(Exception):
+    """Anything the simulator refuses to do; the message says what to change."""
+
+
+class ScenarioError(SimulationError):
+    """A scene or scenario description that cannot be rendered."""
+
+
+class DatasetError(SimulationError):
+    """A request for generated data, or a folder of it, that does not fit."""

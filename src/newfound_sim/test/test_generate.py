@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import cv2
+import numpy as np
+import pytest
+from newfound_sim.__main__ import main
+from newfound_sim.coco import from_run_lengths
+from newfound_sim.generate import crop
+from newfound_sim.production import PARTIAL
+
+TINY = ["--size", "24", "--samples", "1", "--workers", "1"]
+TWO = ["--domains", "artificial_kinect_white", "directed_webcam_brown", "--classes", "mug", "key"]
+
+
+def test_crops_are_a_tree_of_domains_and_classes(tmp_path, capsys):
+    out = tmp_path / "crops"
+    assert main(["generate", "workbench", "--out", str(out), "--images", "2", *TWO, *TINY]) == 0
+    found = sorted(p.relative_to(out).as_posix() for p in out.glob("*/*/*.jpg"))
+    assert len(found) == 8
+    assert found[0] == "artificial_kinect_white/key/00000.jpg"
+    assert cv2.imread(str(out / found[0])).shape == (24, 24, 3)
+    assert (out / "contact_sheet.jpg").exists()
+    assert "8 images" in capsys.readouterr().out
+
+
+def test_a_second_run_adds_only_what_is_missing(tmp_path, capsys):
+    out = tmp_path / "crops"
+    command = ["generate", "workbench", "--out", str(out), *TWO, *TINY]
+    main([*command, "--images", "1"])
+    lost = out / "directed_webcam_brown" / "mug" / "00000.jpg"
+    before = lost.read_bytes()
+    lost.unlink()
+    (lost.parent / f"00000.jpg.123{PARTIAL}").write_bytes(b"half")
+    main([*command, "--images", "1"])
+    assert "1 images" in capsys.readouterr().out.splitlines()[-1]
+    assert lost.read_bytes() == before  # same seed, same file
+    assert not list(out.rglob(f"*{PARTIAL}"))
+
+
+def test_a_folder_made_for_another_request_is_refused(tmp_path, capsys):
+    command = ["generate", "workbench", "--out", str(tmp_path / "a"), "--images", "1", *TWO]
+    assert main([*command, *TINY]) == 0
+    assert main([*command, *TINY, "--seed", "5"]) == 2
+    assert "seed is 0, asked for 5" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--classes", "spanner"], "unknown class 'spanner'"),
+        (["--domains", "moonlight"], "unknown domain 'moonlight'"),
+        (["--images", "0"], "images must be at least 1"),
+        (["--size", "4"], "size must be at least 16"),
+    ],
+)
+def test_an_impossible_request_is_refused_in_a_sentence(tmp_path, capsys, flags, told):
+    assert main(["generate", "workbench", "--out", str(tmp_path), *TINY, *flags]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_the_same_number_is_the_same_instance_in_every_domain():
+    sizes = {"size": 16, "samples": 1, "seed": 2}
+    a = crop("cloudy_kinect_white", "book", 0, **sizes)
+    b = crop("cloudy_kinect_brown", "book", 0, **sizes)
+    assert a.labels == b.labels == {1: "book"}
+    assert (a.rgb != b.rgb).any()
+
+
+def test_a_detection_set_is_coco_with_true_boxes(tmp_path):
+    flags = ["--images", "2", "--width", "64", "--height", "48", "--samples", "1"]
+    domain = "cloudy_webcam_white"
+    command = ["generate", "detection", "--out", str(tmp_path), "--domains", domain, *flags]
+    assert main([*command, "--workers", "1"]) == 0
+    document = json.loads((tmp_path / domain / "annotations.json").read_text())
+    assert len(document["images"]) == 2
+    assert document["annotations"]
+    for entry in document["annotations"]:
+        mask = from_run_lengths(entry["segmentation"])
+        rows, columns = np.nonzero(mask)
+        x, y, width, height = entry["bbox"]
+        assert (x, y) == (columns.min(), rows.min())
+        assert (width, height) == (np.ptp(columns) + 1, np.ptp(rows) + 1)
+        assert entry["area"] == mask.sum()
+    for image in document["images"]:
+        assert cv2.imread(str(tmp_path / domain / image["file_name"])).shape == (48, 64, 3)
+
+
+@pytest.mark.slow
+def test_a_killed_run_leaves_only_whole_files_and_is_completed(tmp_path):
+    out = tmp_path / "crops"
+    flags = ["--images", "6", "--size", "48", "--samples", "2", "--workers", "2", *TWO]
+    command = [sys.executable, "-m", "newfound_sim", "generate", "workbench", "--out", str(out)]
+    run = subprocess.Popen([*command, *flags], start_new_session=True)
+    deadline = time.monotonic() + 120
+    while len(list(out.rglob("*.jpg"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    survivors = list(out.glob("*/*/*.jpg"))
+    assert survivors
+    assert all(cv2.imread(str(path)) is not None for path in survivors)
+    subprocess.run([*command, *flags], check=True)
+    assert len(list(out.glob("*/*/*.jpg"))) == 24
+    assert not list(out.rglob(f"*{PARTIAL}"))
