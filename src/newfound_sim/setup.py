@@ -17,5 +17,4 @@ setup(
     maintainer_email="maintainers@newfound.example",
     description="Workbenches and rooms rendered with Mitsuba 3, and a simulated camera",
     license="Apache-2.0",
-    entry_points={"console_scripts": ["generate = newfound_sim.__main__:main"]},
 )

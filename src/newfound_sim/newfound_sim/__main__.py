@@ -13,7 +13,7 @@ from importlib import import_module
 from newfound_sim import film_command
 from newfound_sim.errors import SimulationError
 
-COMMANDS = ["newfound_sim.commands"]
+COMMANDS = ["newfound_sim.commands", "newfound_sim.rooms.commands"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from newfound_sim.production import write_jpeg
 
 CAPTION = 16  # pixels
+FEW, LARGE, SMALL = 10, 128, 64  # up to a few columns, tiles are large
 
 
 def contact_sheet(
@@ -39,15 +40,33 @@ def _tile(picture: np.ndarray, caption: str) -> np.ndarray:
     return cv2.copyMakeBorder(framed, 1, 1, 1, 1, cv2.BORDER_CONSTANT, value=(255, 255, 255))
 
 
-def sheet_of_folder(folder: Path, columns: int = 8, size: int = 128) -> Path:
-    """Write `contact_sheet.jpg`: the first picture of each `<domain>/<class>`, domains as rows."""
-    first = [min(c.glob("*.jpg")) for c in sorted(folder.glob("*/*/")) if any(c.glob("*.jpg"))]
-    pictures = [_read(path, size) for path in first]
-    captions = [f"{p.parent.name}" for p in first]
+def sheet_of_folder(folder: Path) -> Path:
+    """Write `contact_sheet.jpg`: a row for each domain, with the first picture of each class.
+
+    A detection set has no classes but `images`: of these a few are shown.
+    """
+    pictures, captions = [], []
+    domains = [d for d in sorted(folder.iterdir()) if d.is_dir()]
+    rows = [_row(domain) for domain in domains]
+    columns = max((len(row) for row in rows), default=0)
+    size = LARGE if columns <= FEW else SMALL
+    for row in rows:
+        shown = [_read(path, size) for _, path in row]
+        pictures += shown + [np.full_like(shown[0], 255)] * (columns - len(row)) if row else []
+        captions += [caption for caption, _ in row] + [""] * (columns - len(row)) if row else []
     path = folder / "contact_sheet.jpg"
     if pictures:
         write_jpeg(path, contact_sheet(pictures, captions, columns), 85)
     return path
+
+
+def _row(domain: Path) -> list[tuple[str, Path]]:
+    """Captions and files: one of each class, or the first pictures of a detection set."""
+    scenes = sorted((domain / "images").glob("*.jpg"))[:4]
+    if scenes:
+        return [(domain.name, path) for path in scenes]
+    kinds = [kind for kind in sorted(domain.iterdir()) if kind.is_dir()]
+    return [(kind.name, min(kind.glob("*.jpg"))) for kind in kinds if any(kind.glob("*.jpg"))]
 
 
 def _read(path: Path, height: int) -> np.ndarray:

@@ -18,7 +18,7 @@ SHOWN = ("claw_hammer", "combination_pliers", "mug", "banana", "flat_screwdriver
 def classes_sheet(
     classes: Sequence[str] = CLASSES, each: int = 3, size: int = 128, samples: int = 24
 ) -> np.ndarray:
-    """A few instances of every class side by side, on white under artificial light."""
+    """A few instances of every class side by side, in three domains."""
     conditions = ["cloudy_webcam_white", "artificial_webcam_white", "cloudy_webcam_brown"]
     pictures, captions = [], []
     for label in classes:

@@ -53,7 +53,7 @@ def bowl(rng: Rng) -> list[Piece]:
     return pieces
 
 
-def plate_(rng: Rng) -> list[Piece]:
+def dinner_plate(rng: Rng) -> list[Piece]:
     """A flat dish with a rim."""
     r, height = rng.uniform(0.085, 0.11), rng.uniform(0.012, 0.018)
     well = r * rng.uniform(0.6, 0.7)

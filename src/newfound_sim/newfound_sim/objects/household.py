@@ -12,7 +12,7 @@ from newfound_sim.objects.piece import Piece
 from newfound_sim.textures import stripes
 
 
-def ball_(rng: Rng) -> list[Piece]:
+def toy_ball(rng: Rng) -> list[Piece]:
     """A tennis ball, a basketball or a beach ball with a seam."""
     r = rng.uniform(0.03, 0.045)
     t = np.linspace(0, 2 * np.pi, 80, endpoint=False)

@@ -10,28 +10,46 @@ STEPS = (1, 2, 4)  # pixels between the taps of each pass
 _KERNEL = (0.25, 0.5, 0.25)
 
 
-def smooth_light(
-    rgb: np.ndarray, albedo: np.ndarray, normal: np.ndarray, position: np.ndarray
-) -> np.ndarray:
+def smooth_light(rgb: np.ndarray, albedo: np.ndarray, position: np.ndarray) -> np.ndarray:
     """Average the light on neighbouring points of one plane, with the texture taken out.
 
-    All arrays are [H, W, 3]: linear colour, the surfaces' own colour, unit normals, metres.
-    Three passes of a 3x3 filter with growing holes (à trous); a neighbour counts if it faces
-    the same way, lies in the same plane and is about as bright.
+    All arrays are [H, W, 3]: linear colour, the surfaces' own colour, metres. Three passes of
+    a 3x3 filter with growing holes (à trous); a neighbour counts if it faces the same way,
+    lies in the same plane and is about as bright.
     """
-    # Mirrors, glass and lamps have no colour of their own: leave their picture as it is.
-    own = np.where(albedo.max(axis=2, keepdims=True) > 0.01, albedo + 0.02, 1.0)
+    strongest = albedo.max(axis=2, keepdims=True)
+    # Mirrors and glass have no colour of their own, lamps shine: leave their picture as it is.
+    own = np.where((strongest > 0.003) & (strongest < 1.1), albedo + 0.01, 1.0)
     light = _without_sparks(rgb / own)
+    normal = normals(position)
     for step in STEPS:
         light = _one_pass(light, normal, position, step)
     return light * own
 
 
+def normals(position: np.ndarray) -> np.ndarray:
+    """Unit normals of the surfaces through a picture of points [H, W, 3].
+
+    Differences are taken on the side where the surface goes on, not across an edge.
+    """
+    slopes = []
+    for axis in (1, 0):
+        step = np.diff(position, axis=axis)
+        first, last = ((0, 0), (1, 0)), ((0, 0), (0, 1))
+        if axis == 0:
+            first, last = first[::-1], last[::-1]
+        before = np.pad(step, (*first, (0, 0)), mode="edge")
+        after = np.pad(step, (*last, (0, 0)), mode="edge")
+        shorter = (before**2).sum(2, keepdims=True) < (after**2).sum(2, keepdims=True)
+        slopes.append(np.where(shorter, before, after))
+    normal = np.cross(slopes[0], slopes[1])
+    return normal / np.maximum(np.linalg.norm(normal, axis=2, keepdims=True), 1e-12)
+
+
 def _without_sparks(light: np.ndarray) -> np.ndarray:
-    """Clamp single pixels that outshine all their neighbours."""
-    ring = np.ones((3, 3), np.uint8)
-    ring[1, 1] = 0
-    return np.minimum(light, 1.1 * cv2.dilate(light, ring))
+    """Clamp what outshines its surroundings: stray paths, and edges thinner than a pixel."""
+    around = cv2.medianBlur(light.astype(np.float32), 5)
+    return np.minimum(light, 1.6 * around + 0.02)
 
 
 def _one_pass(

@@ -12,7 +12,7 @@ from newfound_sim.rooms.furniture.workshop import Workshop
 from newfound_sim.rooms.layout import Layout, centred
 from newfound_sim.rooms.pieces import Piece
 from newfound_sim.rooms.shapes import Solid, box, ellipsoid, revolve, rod
-from newfound_sim.rooms.styles import Shell
+from newfound_sim.rooms.style import Shell
 from newfound_sim.rooms.surfaces import paint
 
 MILK_GLASS = paint((0.93, 0.92, 0.88), 0.4)
@@ -44,7 +44,7 @@ def hang_curtains(layout: Layout, category: str, shell: Shell, shop: Workshop) -
         low, high = opening.bottom - 0.12, min(opening.top + 0.08, layout.plan.height - 0.11)
         wide = min(0.3, 0.25 * opening.width)
         for side, edge in zip((-1, 1), opening.span, strict=True):
-            cloth = folds(finish, -wide / 2, wide / 2, 0.09, low, high)
+            cloth = folds(finish, (-wide / 2, wide / 2), 0.09, (low, high))
             along = edge - side * (wide / 2 - 0.1)
             x, y = layout.plan.at_wall(opening.wall, along, 0.075)
             layout.add(centred(Piece("curtain", cloth), x, y, opening.wall))

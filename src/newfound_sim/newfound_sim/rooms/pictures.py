@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import cv2
 import numpy as np
 
@@ -63,7 +65,7 @@ def whiteboard(rng: Rng) -> Image:
             steps = rng.normal(0, 3, (12, 2)).cumsum(axis=0) + np.column_stack(
                 [np.linspace(0, 34, 12), np.zeros(12)]
             )
-            cv2.polylines(image, [(steps + (x, y)).astype(np.int32)], False, ink, 1)
+            cv2.polylines(image, [(steps + np.array([x, y])).astype(np.int32)], False, ink, 1)
     return image
 
 
@@ -116,7 +118,7 @@ def rug(rng: Rng, colours: tuple[tuple[float, float, float], ...], kind: str) ->
             cv2.ellipse(image, (x, 80), (5, 14), 0, 0, 360, tints[0], -1)
     elif kind == "striped":
         edges = np.sort(rng.integers(0, 220, 12))
-        for left, right in zip(edges[:-1], edges[1:], strict=True):
+        for left, right in itertools.pairwise(edges):
             image[:, left:right] = tints[int(rng.integers(len(tints)))]
     noise = rng.normal(0, 9, (160, 220, 1))
     return np.clip(image + noise, 0, 255).astype(np.uint8)

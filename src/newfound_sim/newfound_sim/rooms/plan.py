@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from newfound_sim.rooms.styles import Shell
+from newfound_sim.rooms.style import Shell
 
 SIZES = {  # metres: width from, to, depth from, to, before the building's own scale
     "bathroom": (2.3, 3.0, 2.7, 3.6),
@@ -83,7 +83,7 @@ def draw_plan(category: str, shell: Shell, rng: np.random.Generator) -> Plan:
     width = float(rng.uniform(low_w, high_w)) * shell.size
     depth = float(rng.uniform(low_d, high_d)) * shell.size
     openings = [_door(int(rng.choice([0, 1, 3])), width, depth, rng)]
-    openings += _windows(category, 2, width, shell, height, rng)
+    openings += _windows(category, width, height, shell, rng)
     return Plan(width, depth, height, tuple(openings))
 
 
@@ -113,7 +113,7 @@ def _door(wall: int, width: float, depth: float, rng: np.random.Generator) -> Op
 
 
 def _windows(
-    category: str, wall: int, length: float, shell: Shell, height: float, rng: np.random.Generator
+    category: str, length: float, height: float, shell: Shell, rng: np.random.Generator
 ) -> list[Opening]:
     wide, high = shell.window_size
     sill = max(shell.sill, 0.95) if category == "kitchen" else shell.sill
@@ -126,6 +126,4 @@ def _windows(
         count = 1
     step = length / count
     shift = float(rng.uniform(-0.1, 0.1))
-    return [
-        Opening("window", wall, (i + 0.5) * step + shift, wide, sill, top) for i in range(count)
-    ]
+    return [Opening("window", 2, (i + 0.5) * step + shift, wide, sill, top) for i in range(count)]

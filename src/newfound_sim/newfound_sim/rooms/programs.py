@@ -7,11 +7,19 @@ from collections.abc import Callable
 
 import numpy as np
 
-from newfound_sim.rooms.furniture import bathroom, bedroom, common, corridor, kitchen, living, office
+from newfound_sim.rooms.furniture import (
+    bathroom,
+    bedroom,
+    common,
+    corridor,
+    kitchen,
+    living,
+    office,
+)
 from newfound_sim.rooms.furniture.workshop import Workshop
 from newfound_sim.rooms.layout import Layout, centred, within_walls
 from newfound_sim.rooms.pieces import Piece, Placed
-from newfound_sim.rooms.styles import Shell
+from newfound_sim.rooms.style import Shell
 
 # How much a piece tells a stranger where he is: good views show those that tell most.
 TELLING: dict[str, dict[str, float]] = {

@@ -21,6 +21,7 @@ from newfound_sim.rooms.denoising import smooth_light
 from newfound_sim.shading import corners, project_texture
 
 DEPTH = 3  # direct light and one bounce
+COLOUR_SAMPLES = 16
 
 
 class RoomScene(Scene):
@@ -33,6 +34,7 @@ class RoomScene(Scene):
         for number, light in enumerate(lights):
             described[f"zlight{number:03d}"] = light.describe()
         self._scene = mitsuba().load_dict(described)
+        self._glow = np.asarray(glow, np.float32)
 
     def render(
         self,
@@ -44,20 +46,28 @@ class RoomScene(Scene):
         denoise: bool = True,
     ) -> Frame:
         """Path-trace the view; `samples` per pixel set noise and time."""
-        # Colours of surfaces come from the same samples as the light: edges blend alike in both.
-        path = {"type": "path", "max_depth": bounces}
-        both = {"type": "aov", "aovs": "a:albedo,n:sh_normal", "path": path, "block_size": 32}
-        drawn = self._trace(view, both, {"type": "independent"}, samples, seed)
-        light, albedo, normal = drawn[..., :3], drawn[..., -6:-3], drawn[..., -3:]
-        truth = {"type": "aov", "aovs": "p:position,s:shape_index", "block_size": 32}
-        centred = {"type": "stratified", "jitter": False, "sample_count": 1}
-        hit = self._trace(view, truth, centred, 1, 0)
-        position, anything = hit[..., :3], np.rint(hit[..., 3]) > 0
-        ahead = (position - np.asarray(view.eye, np.float32)) @ view.extrinsics[2, :3]
-        depth = np.where(anything, ahead, np.inf).astype(np.float32)
+        path = {"type": "path", "max_depth": bounces, "block_size": 32}
+        light = self._trace(view, path, {"type": "independent"}, samples, seed)[..., :3]
+        position, depth = self._positions(view)
         if denoise:
-            light = smooth_light(light, albedo, normal, position)
+            # Without bounces only the glow is seen: every surface's own colour, at little cost.
+            still = {"type": "path", "max_depth": 1, "block_size": 32}
+            glowing = self._trace(view, still, {"type": "independent"}, COLOUR_SAMPLES, seed)
+            light = smooth_light(light, glowing[..., :3] / self._glow, position)
         return Frame(light, depth, np.zeros(depth.shape, np.uint16), {})
+
+    def _positions(self, view: View) -> tuple[np.ndarray, np.ndarray]:
+        """World point and depth at each pixel's centre; the depth is inf where nothing is."""
+        centred = {"type": "stratified", "jitter": False, "sample_count": 1}
+        reach = self._trace(view, {"type": "depth", "block_size": 32}, centred, 1, 0)[..., 0]
+        rows, columns = np.mgrid[: view.height, : view.width]
+        pixels = np.stack([columns, rows, np.ones_like(rows)], axis=2)
+        rays = pixels @ np.linalg.inv(view.intrinsics).T  # optical frame, unit depth
+        depth = reach / np.linalg.norm(rays, axis=2)
+        motion = view.extrinsics
+        world = (rays * depth[..., None] - motion[:3, 3]) @ motion[:3, :3]
+        seen = np.where(reach > 0, depth, np.inf)
+        return world.astype(np.float32), seen.astype(np.float32)
 
 
 def _shape(part: Part, glow: Colour) -> Any:

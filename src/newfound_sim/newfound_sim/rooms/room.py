@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from newfound_sim.rooms.buildings import style_of
 from newfound_sim.rooms.fixtures import hang_curtains, hang_lamps
 from newfound_sim.rooms.furniture.workshop import Workshop
 from newfound_sim.rooms.layout import Layout
@@ -17,7 +18,7 @@ from newfound_sim.rooms.plan import Plan, draw_plan
 from newfound_sim.rooms.programs import furnish
 from newfound_sim.rooms.shapes import Solid
 from newfound_sim.rooms.shell import build_shell
-from newfound_sim.rooms.styles import Style, style_of
+from newfound_sim.rooms.style import Style
 
 
 @dataclass(frozen=True, eq=False)

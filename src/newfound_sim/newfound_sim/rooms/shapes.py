@@ -6,6 +6,7 @@ Lengths are metres, z is up. `at` is the middle of a shape's base unless it says
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,8 +22,10 @@ Point = tuple[float, float, float]
 _BOX_CORNERS = np.array([[x, y, z] for z in (0, 1) for y in (0, 1) for x in (0, 1)], float)
 _BOX_CORNERS -= [0.5, 0.5, 0.0]
 _BOX_FACES = np.array(
-    [[0, 2, 3], [0, 3, 1], [4, 5, 7], [4, 7, 6], [0, 1, 5], [0, 5, 4]]
-    + [[2, 6, 7], [2, 7, 3], [0, 4, 6], [0, 6, 2], [1, 3, 7], [1, 7, 5]]
+    [
+        *([0, 2, 3], [0, 3, 1], [4, 5, 7], [4, 7, 6], [0, 1, 5], [0, 5, 4]),
+        *([2, 6, 7], [2, 7, 3], [0, 4, 6], [0, 6, 2], [1, 3, 7], [1, 7, 5]),
+    ]
 )
 
 
@@ -38,7 +41,7 @@ class Solid:
 
     def moved(self, x: float = 0.0, y: float = 0.0, z: float = 0.0) -> Solid:
         """The same solid, shifted."""
-        return replace(self, vertices=self.vertices + [x, y, z])
+        return replace(self, vertices=self.vertices + np.array([x, y, z]))
 
     def turned(self, degrees: float) -> Solid:
         """The same solid, turned counter-clockwise about the vertical axis through the origin."""
@@ -104,9 +107,7 @@ def revolve(finish: Material, at: Point, profile: Sequence[tuple[float, float]])
     sides = 24
     angles = np.linspace(0, 2 * np.pi, sides, endpoint=False)
     circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    vertices = np.concatenate(
-        [np.column_stack([circle * r, np.full(sides, z)]) for r, z in rings]
-    )
+    vertices = np.concatenate([np.column_stack([circle * r, np.full(sides, z)]) for r, z in rings])
     faces = np.concatenate([_ring(i * sides, sides) for i in range(len(rings) - 1)])
     vertices, faces = _capped(vertices, faces, rings, sides)
     return Solid(vertices + at, faces, finish)
@@ -128,7 +129,7 @@ def rod(finish: Material, start: Point, end: Point, radius: float) -> Solid:
 
 def rods(finish: Material, points: Sequence[Point], radius: float) -> list[Solid]:
     """A bent bar through the given points."""
-    pairs = zip(points[:-1], points[1:], strict=True)
+    pairs = itertools.pairwise(points)
     return [rod(finish, a, b, radius) for a, b in pairs]
 
 

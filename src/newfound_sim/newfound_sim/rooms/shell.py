@@ -12,7 +12,7 @@ from newfound_sim.rooms import pictures
 from newfound_sim.rooms.furniture.workshop import Workshop
 from newfound_sim.rooms.plan import Opening, Plan
 from newfound_sim.rooms.shapes import Solid, box, ellipsoid, picture, rod
-from newfound_sim.rooms.styles import Shell, Style
+from newfound_sim.rooms.style import Shell, Style
 from newfound_sim.rooms.surfaces import paint
 
 THICKNESS = 0.2  # of the walls
@@ -49,7 +49,11 @@ def window_panes(plan: Plan, finish: Material, behind: float = 0.02) -> list[Sol
     panes: list[Solid] = []
     for number in range(4):
         local = [
-            box(finish, (o.middle, -THICKNESS - behind, o.bottom), (o.width, 0.01, o.top - o.bottom))
+            box(
+                finish,
+                (o.middle, -THICKNESS - behind, o.bottom),
+                (o.width, 0.01, o.top - o.bottom),
+            )
             for o in plan.on_wall(number, "window")
         ]
         panes += _to_room(plan, number, local)
@@ -111,16 +115,22 @@ def _door(opening: Opening, shop: Workshop, shell: Shell, office_like: bool) -> 
                 spot = (x + side * leaf / 4, 0.02, z0)
                 parts.append(box(finish, spot, (leaf / 2 - 0.12, 0.016, z1 - z0)))
     if shell.door == "glazed":
-        parts.append(box(paint((0.55, 0.62, 0.64), 0.1), (x, 0.018, 0.25), (leaf - 0.24, 0.006, h - 0.6)))
+        parts.append(
+            box(paint((0.55, 0.62, 0.64), 0.1), (x, 0.018, 0.25), (leaf - 0.24, 0.006, h - 0.6))
+        )
         for z in np.linspace(0.25, h - 0.37, 4):
             parts.append(box(finish, (x, 0.024, z), (leaf - 0.2, 0.012, 0.03)))
     if shell.door == "boarded":
         for i in range(1, 6):
-            parts.append(box(shop.dark, (x - leaf / 2 + i * leaf / 6, 0.017, 0.01), (0.008, 0.002, h - 0.1)))
+            parts.append(
+                box(shop.dark, (x - leaf / 2 + i * leaf / 6, 0.017, 0.01), (0.008, 0.002, h - 0.1))
+            )
         for z in (0.25, h - 0.45):
             parts.append(box(finish, (x, 0.024, z), (leaf - 0.06, 0.018, 0.12)))
     if shell.door == "plain" and office_like:
-        plate = picture(pictures.door_plate(shop.rng), (x + w / 2 + 0.12, 0.004, 1.5), (0.16, 0.11))
+        plate = picture(
+            pictures.door_plate(shop.rng), (x + w / 2 + 0.12, 0.004, 1.5), (0.16, 0.11)
+        )
         parts.append(plate)
     grip = x + leaf / 2 - 0.07
     metal = shop.style.metal
@@ -158,6 +168,10 @@ def _window(opening: Opening, shell: Shell) -> list[Solid]:
 def _beams(plan: Plan, finish: Material) -> list[Solid]:
     count = max(int(plan.depth / 0.9), 2)
     return [
-        box(finish, (plan.width / 2, (i + 0.5) * plan.depth / count, plan.height - 0.1), (plan.width, 0.12, 0.1))
+        box(
+            finish,
+            (plan.width / 2, (i + 0.5) * plan.depth / count, plan.height - 0.1),
+            (plan.width, 0.12, 0.1),
+        )
         for i in range(count)
     ]

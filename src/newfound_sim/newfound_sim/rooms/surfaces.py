@@ -7,6 +7,7 @@ so that everything made of it can be rendered as one mesh.
 
 from __future__ import annotations
 
+import itertools
 from functools import lru_cache
 
 import cv2
@@ -52,11 +53,12 @@ def planks(colour: Colour, across: int = 8, seed: int = 0) -> Material:
     tone = np.zeros((SIZE, SIZE))
     gap = np.ones((SIZE, SIZE))
     edges = np.linspace(0, SIZE, across + 1).astype(int)
-    for left, right in zip(edges[:-1], edges[1:], strict=True):
+    for left, right in itertools.pairwise(edges):
         cut = int(rng.integers(0, SIZE))
         rows = np.arange(SIZE)
         upper = ((rows - cut) % SIZE) < SIZE // 2
-        tone[:, left:right] = np.where(upper, *rng.normal(0, 0.12, 2))[:, None]
+        first, second = rng.normal(0, 0.12, 2)
+        tone[:, left:right] = np.where(upper, first, second)[:, None]
         gap[:, left] = 0.45
         gap[[cut, (cut + SIZE // 2) % SIZE], left:right] = 0.5
     return _material(_shade(colour, (1 + tone + 0.07 * grain) * gap), 2.0 * across / 14, 0.4)
@@ -75,9 +77,7 @@ def parquet(colour: Colour, seed: int = 0) -> Material:
             patch[:: block // strips] = 0.55
             patch[:, 0] = 0.55
             patch = patch.T if (row + column) % 2 else patch
-            image[
-                row * block : (row + 1) * block, column * block : (column + 1) * block
-            ] = patch
+            image[row * block : (row + 1) * block, column * block : (column + 1) * block] = patch
     return _material(_shade(colour, image + 0.06 * _noise(rng, (64, 64))), 1.4, 0.35)
 
 
@@ -85,6 +85,7 @@ def parquet(colour: Colour, seed: int = 0) -> Material:
 def tiles(
     colour: Colour,
     second: Colour | None = None,
+    *,
     edge: float = 0.2,
     grout: Colour = (0.72, 0.72, 0.7),
     brick: bool = False,

@@ -120,7 +120,13 @@ def choose_stand(
 
 
 def view_from(
-    stand: Stand, height: float, pitch: float, size: tuple[int, int], fov: float, roll: float = 0.0
+    stand: Stand,
+    size: tuple[int, int],
+    *,
+    height: float,
+    pitch: float,
+    fov: float,
+    roll: float = 0.0,
 ) -> View:
     """The view of a camera at a height on a robot; pitch in radians, up is positive."""
     level = np.cos(pitch)
@@ -144,7 +150,8 @@ def random_view(
     distance = float(np.median(_cast(floor, stand, fov)[1]))
     down = np.arctan2(height - FURNITURE_MIDDLE, distance)  # towards what stands there
     pitch = float(-0.6 * down + rng.normal(0, np.radians(2.5)))
-    return view_from(stand, height, pitch, size, fov, float(rng.normal(0, 0.015)))
+    roll = float(rng.normal(0, 0.015))
+    return view_from(stand, size, height=height, pitch=pitch, fov=fov, roll=roll)
 
 
 def _point(vector: np.ndarray) -> tuple[float, float, float]:

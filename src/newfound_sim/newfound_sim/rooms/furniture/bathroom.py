@@ -59,7 +59,9 @@ def washbasin(shop: Workshop) -> Piece:
     parts.append(_stretched(basin, 1.15, 0.8).moved(0, d / 2 + 0.04, top))
     parts += _tap(shop, 0, 0.07, top)
     parts.append(cylinder(shop.accent(0.3), (0.2, 0.08, top), 0.03, 0.1))
-    parts.append(revolve(shop.accent(0.3), (-0.2, 0.08, top), [(0.03, 0), (0.03, 0.1), (0.01, 0.13)]))
+    parts.append(
+        revolve(shop.accent(0.3), (-0.2, 0.08, top), [(0.03, 0), (0.03, 0.1), (0.01, 0.13)])
+    )
     return Piece("washbasin", parts)
 
 
@@ -91,9 +93,7 @@ def towel_rail(shop: Workshop) -> Piece:
         parts.append(rod(shop.metal, (side, 0, 0.6), (side, 0.06, 0.6), 0.01))
     for x in (-w / 4, w / 4):
         drop = shop.between(0.35, 0.55)
-        parts.append(
-            cushion(shop.accent(), (x, 0.06, 0.62 - drop), (0.42 * w, 0.045, drop), 0.02)
-        )
+        parts.append(cushion(shop.accent(), (x, 0.06, 0.62 - drop), (0.42 * w, 0.045, drop), 0.02))
     return Piece("towels", parts)
 
 
@@ -122,7 +122,9 @@ def toilet_roll(shop: Workshop) -> Piece:
 
 def bath_mat(shop: Workshop) -> Piece:
     """A small mat on the floor."""
-    return Piece("mat", [cushion(shop.accent(), (0, 0.3, 0.001), (0.8, 0.5, 0.02), 0.01)], flat=True)
+    return Piece(
+        "mat", [cushion(shop.accent(), (0, 0.3, 0.001), (0.8, 0.5, 0.02), 0.01)], flat=True
+    )
 
 
 def _tub(shop: Workshop) -> Piece:
@@ -138,7 +140,7 @@ def _tub(shop: Workshop) -> Piece:
     parts += [p.moved(w / 2 - 0.25, 0.0, h) for p in _tap(shop, 0, 0.05, 0)]
     if shop.chance(0.7):  # a curtain on a rail
         parts.append(rod(shop.metal, (-w / 2, d - 0.04, 1.95), (w / 2, d - 0.04, 1.95), 0.012))
-        parts += folds(shop.accent(), -w / 2 + 0.05, -w / 2 + 0.55, d - 0.04, 0.3, 1.93)
+        parts += folds(shop.accent(), (-w / 2 + 0.05, -w / 2 + 0.55), d - 0.04, (0.3, 1.93))
     return Piece("bathtub", parts)
 
 
@@ -175,8 +177,11 @@ def _shower(shop: Workshop) -> Piece:
     return Piece("shower", parts)
 
 
-def folds(finish: Material, x0: float, x1: float, y: float, z0: float, z1: float) -> list[Solid]:
-    """Hanging cloth gathered into folds between x0 and x1."""
+def folds(
+    finish: Material, span: tuple[float, float], y: float, rise: tuple[float, float]
+) -> list[Solid]:
+    """Hanging cloth gathered into folds; `span` is from x to x, `rise` from z to z."""
+    (x0, x1), (z0, z1) = span, rise
     count = max(int((x1 - x0) / 0.07), 2)
     step = (x1 - x0) / count
     return [
@@ -187,7 +192,10 @@ def folds(finish: Material, x0: float, x1: float, y: float, z0: float, z1: float
 
 def _tap(shop: Workshop, x: float, y: float, z: float) -> list[Solid]:
     spout = rods(shop.metal, [(x, y, z), (x, y, z + 0.14), (x, y + 0.13, z + 0.12)], 0.014)
-    grip = [ellipsoid(shop.metal, (x + side, y, z + 0.03), (0.025, 0.025, 0.03)) for side in (-0.07, 0.07)]
+    grip = [
+        ellipsoid(shop.metal, (x + side, y, z + 0.03), (0.025, 0.025, 0.03))
+        for side in (-0.07, 0.07)
+    ]
     return spout + grip
 
 

@@ -20,11 +20,18 @@ def bed(shop: Workshop) -> Piece:
     top = base + 0.22
     parts = _frame(shop, w, length, base)
     linen, cover = shop.pick(shop.style.linen), shop.pick((*shop.style.linen, shop.fabric))
-    parts.append(cushion(shop.white, (0, length / 2 + 0.06, base), (w - 0.04, length - 0.06, 0.22), 0.05))
+    parts.append(
+        cushion(shop.white, (0, length / 2 + 0.06, base), (w - 0.04, length - 0.06, 0.22), 0.05)
+    )
     fold = shop.between(0.5, 0.75)
     start = length * (1 - fold) + 0.06
     parts.append(
-        cushion(cover, (0, (start + length + 0.09) / 2, base + 0.03), (w + 0.05, length + 0.09 - start, 0.25), 0.06)
+        cushion(
+            cover,
+            (0, (start + length + 0.09) / 2, base + 0.03),
+            (w + 0.05, length + 0.09 - start, 0.25),
+            0.06,
+        )
     )
     parts.append(cushion(linen, (0, start + 0.1, top - 0.02), (w + 0.03, 0.28, 0.075), 0.035))
     pillows = (-w / 4, w / 4) if double else (0.0,)
@@ -84,7 +91,9 @@ def bench_at_foot(shop: Workshop) -> Piece:
 
 def clothes_stand(shop: Workshop) -> Piece:
     """Clothes over a chair-high valet."""
-    parts = [revolve(shop.wood, (0, 0.22, 0), [(0.16, 0), (0.16, 0.02), (0.02, 0.04), (0.02, 1.5)])]
+    parts = [
+        revolve(shop.wood, (0, 0.22, 0), [(0.16, 0), (0.16, 0.02), (0.02, 0.04), (0.02, 1.5)])
+    ]
     for turn in (0.4, 2.2, 4.0):
         x, y = 0.12 * np.cos(turn), 0.22 + 0.12 * np.sin(turn)
         parts.append(cushion(shop.accent(), (x, y, 0.75), (0.18, 0.12, 0.7), 0.05))
@@ -97,8 +106,8 @@ def _frame(shop: Workshop, w: float, length: float, base: float) -> list[Solid]:
     if kind == "platform":
         foot = box(shop.dark, (0, middle, 0), (w - 0.3, length - 0.3, 0.1))
         deck = box(shop.wood, (0, middle, 0.1), (w + 0.2, length + 0.12, 0.12))
-        head = box(shop.wood, (0, 0.025, 0.1), (w + 0.5, 0.05, 0.75))
-        return [foot, deck, head]
+        board = box(shop.wood, (0, 0.025, 0.1), (w + 0.5, 0.05, 0.75))
+        return [foot, deck, board]
     if kind == "upholstered":
         side = box(shop.fabric, (0, middle, 0.1), (w + 0.02, length, base - 0.1))
         feet = [part.moved(0, middle) for part in shop.legs(w, length - 0.1, 0.1)]
@@ -112,10 +121,20 @@ def _frame(shop: Workshop, w: float, length: float, base: float) -> list[Solid]:
     finish = shop.metal if kind == "plain" else shop.wood
     high = 1.05 if kind == "posts" else 0.75
     for x in (-w / 2, w / 2):
-        parts.append(revolve(finish, (x, 0.04, 0), [(0.035, 0), (0.035, high), (0.05, high + 0.05), (0.01, high + 0.09)]))
-        parts.append(revolve(finish, (x, length + 0.08, 0), [(0.035, 0), (0.035, 0.6), (0.045, 0.64), (0.01, 0.67)]))
+        parts.append(
+            revolve(
+                finish,
+                (x, 0.04, 0),
+                [(0.035, 0), (0.035, high), (0.05, high + 0.05), (0.01, high + 0.09)],
+            )
+        )
+        parts.append(
+            revolve(
+                finish,
+                (x, length + 0.08, 0),
+                [(0.035, 0), (0.035, 0.6), (0.045, 0.64), (0.01, 0.67)],
+            )
+        )
     if kind == "posts":
         parts.append(box(shop.wood, (0, length + 0.08, 0.25), (w, 0.035, 0.3)))
     return parts
-
-

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from newfound_sim.rooms import pictures
@@ -84,7 +86,7 @@ def bookshelf(shop: Workshop) -> Piece:
     if shop.style.legs != "box":
         parts.append(box(finish, (0, 0.006, 0), (w, 0.012, h)))
     levels = np.linspace(0.08, h - board, int(shop.rng.integers(5, 7)))
-    for low, high in zip(levels[:-1], levels[1:], strict=True):
+    for low, high in itertools.pairwise(levels):
         parts.append(box(finish, (0, d / 2, low), (w, d, board)))
         fill = shop.between(0.25, 0.6) + 0.4 * shop.style.clutter
         start = -w / 2 + 0.03
@@ -172,7 +174,9 @@ def radiator(shop: Workshop) -> Piece:
     w, h = shop.between(0.8, 1.3), 0.6
     ribs = int(w / 0.06)
     parts = [
-        cushion(shop.white, (-w / 2 + (i + 0.5) * w / ribs, 0.07, 0.1), (0.045, 0.08, h - 0.1), 0.02)
+        cushion(
+            shop.white, (-w / 2 + (i + 0.5) * w / ribs, 0.07, 0.1), (0.045, 0.08, h - 0.1), 0.02
+        )
         for i in range(ribs)
     ]
     for z in (0.15, h - 0.06):

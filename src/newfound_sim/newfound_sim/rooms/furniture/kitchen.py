@@ -31,7 +31,13 @@ def counter(shop: Workshop, width: float, finish: Material, tiles: Material) -> 
     cooker, sink = (1, modules - 2) if modules > 3 else (0, modules - 1)
     if shop.chance(0.5):
         cooker, sink = sink, cooker
-    parts = [box(shop.pick(shop.style.worktops), (0, DEPTH / 2, HEIGHT - 0.04), (width, DEPTH + 0.03, 0.04))]
+    parts = [
+        box(
+            shop.pick(shop.style.worktops),
+            (0, DEPTH / 2, HEIGHT - 0.04),
+            (width, DEPTH + 0.03, 0.04),
+        )
+    ]
     for module in range(modules):
         x = -width / 2 + (module + 0.5) * step
         if module == cooker:
@@ -56,7 +62,14 @@ def fridge(shop: Workshop) -> Piece:
     for low, high in ((0.05, split - 0.008), (split + 0.008, h)):
         parts.append(cushion(body, (0, d + 0.025, low), (w, 0.05, high - low), 0.015))
         grip = (low + 0.75 * (high - low)) if low < split else low + 0.2
-        parts.append(rod(shop.metal, (-w / 2 + 0.06, d + 0.07, grip - 0.13), (-w / 2 + 0.06, d + 0.07, grip + 0.13), 0.012))
+        parts.append(
+            rod(
+                shop.metal,
+                (-w / 2 + 0.06, d + 0.07, grip - 0.13),
+                (-w / 2 + 0.06, d + 0.07, grip + 0.13),
+                0.012,
+            )
+        )
     for _ in range(int(6 * shop.style.clutter)):  # notes under magnets
         note = (shop.between(-0.2, 0.2), d + 0.0515, shop.between(split + 0.2, h - 0.2))
         parts.append(box(shop.pick((shop.white, shop.accent())), note, (0.08, 0.003, 0.1)))
@@ -85,7 +98,9 @@ def _cooker(shop: Workshop, x: float, w: float) -> list[Solid]:
     parts = [box(body, (x, DEPTH / 2 - 0.02, 0.06), (w - 0.006, DEPTH - 0.04, HEIGHT - 0.1))]
     parts += _oven(shop, x, DEPTH - 0.04, 0.2, w - 0.06)
     parts.append(box(shop.dark, (x, DEPTH / 2, HEIGHT), (w - 0.04, DEPTH - 0.08, 0.008)))
-    parts.append(laid_flat(pictures.hob(), (x, DEPTH / 2, HEIGHT + 0.0085), (w - 0.05, DEPTH - 0.1)))
+    parts.append(
+        laid_flat(pictures.hob(), (x, DEPTH / 2, HEIGHT + 0.0085), (w - 0.05, DEPTH - 0.1))
+    )
     for knob in np.linspace(-0.2, 0.2, 5):
         at, to = (x + knob, DEPTH - 0.05, 0.8), (x + knob, DEPTH, 0.8)
         parts.append(rod(shop.dark, at, to, 0.02))
@@ -99,7 +114,12 @@ def _oven(shop: Workshop, x: float, y: float, z: float, w: float) -> list[Solid]
     return [
         box(shop.style.appliances, (x, y + 0.01, z), (w, 0.02, 0.5)),
         box(glass, (x, y + 0.022, z + 0.08), (w - 0.1, 0.006, 0.28)),
-        rod(shop.metal, (x - w / 2 + 0.05, y + 0.05, z + 0.42), (x + w / 2 - 0.05, y + 0.05, z + 0.42), 0.011),
+        rod(
+            shop.metal,
+            (x - w / 2 + 0.05, y + 0.05, z + 0.42),
+            (x + w / 2 - 0.05, y + 0.05, z + 0.42),
+            0.011,
+        ),
     ]
 
 
@@ -112,7 +132,9 @@ def _sink(shop: Workshop, x: float) -> list[Solid]:
     return parts + rods(shop.metal, [*neck, (x, 0.27, HEIGHT + 0.24)], 0.013)
 
 
-def _hung(shop: Workshop, width: float, modules: int, cooker: int, finish: Material) -> list[Solid]:
+def _hung(
+    shop: Workshop, width: float, modules: int, cooker: int, finish: Material
+) -> list[Solid]:
     """Cupboards on the wall and a hood over the cooker."""
     step, low, high, deep = width / modules, 1.45, 2.08, 0.33
     parts: list[Solid] = []
@@ -134,7 +156,9 @@ def _hung(shop: Workshop, width: float, modules: int, cooker: int, finish: Mater
     return parts
 
 
-def _on_the_worktop(shop: Workshop, width: float, modules: int, busy: tuple[int, int]) -> list[Solid]:
+def _on_the_worktop(
+    shop: Workshop, width: float, modules: int, busy: tuple[int, int]
+) -> list[Solid]:
     step = width / modules
     parts: list[Solid] = []
     for module in range(modules):
@@ -144,7 +168,9 @@ def _on_the_worktop(shop: Workshop, width: float, modules: int, busy: tuple[int,
         if shop.chance(0.35):
             parts += _kettle(shop, x, 0.25)
         elif shop.chance(0.35):
-            parts.append(cushion(shop.style.appliances, (x, 0.24, HEIGHT), (0.46, 0.34, 0.27), 0.015))
+            parts.append(
+                cushion(shop.style.appliances, (x, 0.24, HEIGHT), (0.46, 0.34, 0.27), 0.015)
+            )
             parts.append(box(shop.dark, (x - 0.05, 0.411, HEIGHT + 0.05), (0.28, 0.004, 0.17)))
         elif shop.chance(0.3 + 0.7 * shop.style.clutter):
             for dx in (-0.17, 0.0, 0.17):
@@ -155,7 +181,10 @@ def _on_the_worktop(shop: Workshop, width: float, modules: int, busy: tuple[int,
 def _jar(shop: Workshop, x: float, y: float, z: float) -> list[Solid]:
     high, wide = shop.between(0.1, 0.2), shop.between(0.035, 0.055)
     finish = shop.pick((shop.accent(0.2), shop.white, shop.wood))
-    return [cylinder(finish, (x, y, z), wide, high), cylinder(shop.metal, (x, y, z + high), wide, 0.02)]
+    return [
+        cylinder(finish, (x, y, z), wide, high),
+        cylinder(shop.metal, (x, y, z + high), wide, 0.02),
+    ]
 
 
 def _kettle(shop: Workshop, x: float, y: float) -> list[Solid]:
@@ -168,6 +197,11 @@ def _kettle(shop: Workshop, x: float, y: float) -> list[Solid]:
 def _pot(shop: Workshop, x: float, y: float) -> list[Solid]:
     finish = shop.pick((shop.metal, shop.accent(0.2)))
     z = HEIGHT + 0.01
-    sides = [rod(shop.dark, (x + s * 0.1, y, z + 0.1), (x + s * 0.15, y, z + 0.1), 0.01) for s in (-1, 1)]
-    lid = revolve(finish, (x, y, z + 0.14), [(0.1, 0), (0.06, 0.025), (0.012, 0.03), (0.015, 0.05)])
+    sides = [
+        rod(shop.dark, (x + s * 0.1, y, z + 0.1), (x + s * 0.15, y, z + 0.1), 0.01)
+        for s in (-1, 1)
+    ]
+    lid = revolve(
+        finish, (x, y, z + 0.14), [(0.1, 0), (0.06, 0.025), (0.012, 0.03), (0.015, 0.05)]
+    )
     return [cylinder(finish, (x, y, z), 0.1, 0.14), lid, *sides]

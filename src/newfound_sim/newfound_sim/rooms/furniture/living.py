@@ -87,7 +87,9 @@ def coffee_table(shop: Workshop) -> Piece:
 def fireplace(shop: Workshop) -> Piece:
     """A fireplace with a mantel, as old houses have."""
     rustic = shop.style.fronts == "boarded"
-    body: Material = bricks((0.55, 0.3, 0.22), seed=4) if rustic else shop.pick(shop.style.worktops)
+    body: Material = (
+        bricks((0.55, 0.3, 0.22), seed=4) if rustic else shop.pick(shop.style.worktops)
+    )
     parts = []
     for x in (-0.58, 0.58):
         parts.append(box(body, (x, 0.2, 0), (0.3, 0.4, 1.05)))
@@ -131,11 +133,11 @@ def _seat_frame(
     low = 0.12 if kind != "boxy" else 0.16
     parts += [part.moved(0, deep / 2) for part in shop.legs(w, deep - 0.1, low)]
     parts.append(cushion(finish, (0, deep / 2, low), (w - 0.04, deep, 0.2), 0.03))
-    parts.append(cushion(finish, (0, 0.1, low), (w - 0.04, 0.2, 0.7 if kind != "boxy" else 0.62), 0.05))
+    parts.append(
+        cushion(finish, (0, 0.1, low), (w - 0.04, 0.2, 0.7 if kind != "boxy" else 0.62), 0.05)
+    )
     for x in sides:
         parts.append(cushion(finish, (x, deep / 2, low), (arm, deep, 0.46), 0.04))
         if kind == "rolled":
             parts.append(rod(finish, (x, 0.04, low + 0.47), (x, deep + 0.01, low + 0.47), 0.12))
     return parts
-
-

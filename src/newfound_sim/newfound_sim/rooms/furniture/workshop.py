@@ -10,7 +10,7 @@ import numpy as np
 
 from newfound_sim.materials import Material
 from newfound_sim.rooms.shapes import Point, Solid, box, cylinder, ellipsoid, revolve, rod, rods
-from newfound_sim.rooms.styles import Furnishing
+from newfound_sim.rooms.style import Furnishing
 from newfound_sim.rooms.surfaces import paint
 
 T = TypeVar("T")
@@ -61,7 +61,9 @@ class Workshop:
         """What carries a top of size (w, d) at height h whose middle is over `at`."""
         x, y, z = at
         kind = self.style.legs
-        spots = [(x + i * (w / 2 - 0.05), y + j * (d / 2 - 0.05)) for i in (-1, 1) for j in (-1, 1)]
+        spots = [
+            (x + i * (w / 2 - 0.05), y + j * (d / 2 - 0.05)) for i in (-1, 1) for j in (-1, 1)
+        ]
         if kind == "turned":
             profile = [(0.022, 0), (0.03, 0.1 * h), (0.018, 0.2 * h), (0.034, 0.45 * h)]
             profile += [(0.02, 0.65 * h), (0.036, 0.75 * h), (0.036, h)]
@@ -96,7 +98,7 @@ class Workshop:
             for i in range(1, max(int(w / 0.11), 2)):
                 gap = -w / 2 + i * w / max(int(w / 0.11), 2)
                 parts.append(box(self.dark, (x + gap, y + 0.0185, z), (0.006, 0.002, h)))
-        return parts + self._handle(x, y + 0.03, z, w, h, drawer)
+        return parts + self._handle((x, y + 0.03, z), w, h, drawer)
 
     def cabinet(
         self,
@@ -106,7 +108,7 @@ class Workshop:
         at: Point = (0, 0, 0),
         plinth: float = 0.08,
     ) -> list[Solid]:
-        """A closed case; `fronts` lists columns, each of 'door', 'drawer' or 'open' from the top."""
+        """A closed case; `fronts` lists columns of 'door', 'drawer' or 'open', from the top."""
         w, d, h = size
         x, y, z = at
         parts = [box(finish, (x, y + d / 2, z + plinth), (w, d, h - plinth))]
@@ -124,7 +126,11 @@ class Workshop:
                 spot = (middle, y + d, top + 0.004)
                 if kind == "open":
                     parts.append(
-                        box(self.dark, (middle, y + d, top + 0.02), (column_width - 0.04, 0.004, high - 0.04))
+                        box(
+                            self.dark,
+                            (middle, y + d, top + 0.02),
+                            (column_width - 0.04, 0.004, high - 0.04),
+                        )
                     )
                 else:
                     parts += self.front(finish, spot, column_width, high, kind == "drawer")
@@ -153,7 +159,13 @@ class Workshop:
         if kind == "mug":
             return [cylinder(finish, at, 0.04, 0.09)]
         if kind == "vase":
-            return [revolve(finish, at, [(0.03, 0), (0.06, 0.07), (0.05, 0.14), (0.025, 0.19), (0.035, 0.22)])]
+            return [
+                revolve(
+                    finish,
+                    at,
+                    [(0.03, 0), (0.06, 0.07), (0.05, 0.14), (0.025, 0.19), (0.035, 0.22)],
+                )
+            ]
         if kind == "box":
             return [box(finish, at, (self.between(0.08, 0.2), 0.12, self.between(0.05, 0.14)))]
         if kind == "ball":
@@ -171,7 +183,8 @@ class Workshop:
         solid = revolve(shade, at, profile)
         return Solid(solid.vertices, solid.faces, shade, lamp=True)
 
-    def _handle(self, x: float, y: float, z: float, w: float, h: float, drawer: bool) -> list[Solid]:
+    def _handle(self, at: Point, w: float, h: float, drawer: bool) -> list[Solid]:
+        x, y, z = at
         kind = self.style.handle
         if kind == "none":
             return []
