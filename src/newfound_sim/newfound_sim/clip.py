@@ -14,12 +14,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from newfound_sim.errors import SimulationError
-from newfound_sim.production import write_whole
 from newfound_sim.truth import Truth
 
 FILE = "clip.json"
 FORMAT = "newfound-clip-1"
-Matrix = tuple[float, float, float, float, float, float, float, float, float]
+Matrix = tuple[float, ...]  # 3x3, row by row
 
 
 class ClipError(SimulationError):
@@ -43,19 +42,22 @@ class Clip:
     rate: float  # frames per second
     width: int
     height: int
-    intrinsics: Matrix  # K of ROS, row by row
+    intrinsics: Matrix  # K of ROS
     truths: tuple[Truth, ...]
     frames: tuple[ClipFrame, ...]
 
     def save(self, folder: Path, made_from: Mapping[str, Any]) -> None:
         """Write clip.json, which makes a folder of pictures a clip."""
+        from newfound_sim.production import write_whole  # with the renderer: not for players
+
         document = {"format": FORMAT, "made_from": made_from, **asdict(self)}
         # One line per truth and per frame: the file can be read and compared.
         lines = []
         for key, value in document.items():
             many = key in ("truths", "frames")
             listed = ",\n  ".join(json.dumps(entry) for entry in value) if many else ""
-            lines.append(f"{json.dumps(key)}: " + (f"[\n  {listed}]" if many else json.dumps(value)))
+            text = f"[\n  {listed}]" if many else json.dumps(value)
+            lines.append(f"{json.dumps(key)}: {text}")
         write_whole(folder / FILE, ("{" + ",\n".join(lines) + "}\n").encode())
 
 

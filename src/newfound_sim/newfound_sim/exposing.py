@@ -8,6 +8,7 @@ A drift of any length costs two negatives, and a scene in which nothing moves co
 import io
 import json
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,21 @@ import numpy as np
 from newfound_sim.illumination import named
 from newfound_sim.production import write_whole
 from newfound_sim.rendering import Frame, View
-from newfound_sim.scenario import BenchExposure, RoomExposure, RoomsScenario, Scenario
-from newfound_sim.scenario import WorkbenchScenario
-from newfound_sim.truth import SeenObject, Truth, seen_objects
-from newfound_sim.workbench import BOUNCES, Bench, camera_model
+from newfound_sim.rooms.renderer import RoomScene
+from newfound_sim.rooms.room import Room, build_room, generator
+from newfound_sim.rooms.scene import room_scene
+from newfound_sim.rooms.viewpoints import view_from
+from newfound_sim.rooms.walk import CAMERA_HEIGHT, PITCH, way_through
+from newfound_sim.scenario import (
+    BenchExposure,
+    RoomExposure,
+    RoomsScenario,
+    Scenario,
+    WorkbenchScenario,
+)
+from newfound_sim.truth import SeenObject, objects_from_json
+from newfound_sim.visibility import seen_objects
+from newfound_sim.workbench import BOUNCES, Bench
 
 LARGEST_HALF = 65504.0
 
@@ -44,19 +56,17 @@ class Negative:
     def load(path: Path) -> "Negative":
         """Read what `save` wrote."""
         with np.load(path, allow_pickle=False) as content:
-            told = json.loads(content["objects"].tobytes())
+            objects = objects_from_json(json.loads(content["objects"].tobytes()))
             light = content["light"].astype(np.float32)
             depth = content["depth"]
-        return Negative(light, depth, Truth.from_json({"objects": told}).objects)
+        return Negative(light, depth, objects)
 
 
 def expose(scenario: Scenario, exposure: BenchExposure | RoomExposure, seed: int) -> Negative:
     """Render an exposure of a scenario; the seed sets the renderer's noise."""
     if isinstance(scenario, RoomsScenario):
         assert isinstance(exposure, RoomExposure)
-        from newfound_sim.visiting import render_visit
-
-        frame = render_visit(scenario, exposure, seed)
+        frame = _render_room(scenario, exposure, seed)
         return Negative(frame.rgb, millimetres(frame.depth), ())
     assert isinstance(exposure, BenchExposure)
     frame, objects = _render_bench(scenario, exposure, seed)
@@ -79,10 +89,26 @@ def _render_bench(
     return frame, objects
 
 
+def _render_room(scenario: RoomsScenario, exposure: RoomExposure, seed: int) -> Frame:
+    visit, filming = scenario.visits[exposure.visit], scenario.filming
+    room, scene = _loaded_room(scenario.building, visit.category, visit.room, scenario.lighting)
+    rng = generator(scenario.building, filming.seed, exposure.visit)
+    stand = way_through(room, rng, visit.frames)[exposure.step]
+    size, fov = (filming.width, filming.height), scenario.camera_model.fov_degrees
+    view = view_from(stand, size, height=CAMERA_HEIGHT, pitch=PITCH, fov=fov)
+    return scene.render(view, samples=filming.samples, seed=seed)
+
+
+@lru_cache(maxsize=2)  # many views of one room follow each other
+def _loaded_room(building: str, category: str, seed: int, light: str) -> tuple[Room, RoomScene]:
+    room = build_room(building, category, seed)
+    return room, room_scene(room, light)
+
+
 def bench_view(scenario: WorkbenchScenario, exposure: BenchExposure) -> View:
     """The pinhole view of an exposure."""
     filming = scenario.filming
-    return exposure.pose.view(camera_model(filming.camera), filming.width, filming.height)
+    return exposure.pose.view(scenario.camera_model, filming.width, filming.height)
 
 
 def millimetres(depth: np.ndarray) -> np.ndarray:

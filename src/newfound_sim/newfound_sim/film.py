@@ -11,7 +11,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from newfound_sim.camera import CAMERAS, develop
+from newfound_sim.camera import develop
 from newfound_sim.clip import Clip, ClipError, ClipFrame, Matrix, load_clip
 from newfound_sim.dataset_request import stream
 from newfound_sim.exposing import Negative, expose
@@ -19,8 +19,8 @@ from newfound_sim.film_folder import WORK, finished, workplace
 from newfound_sim.film_plan import Picture, Plan, plan_film
 from newfound_sim.production import produce, write_jpeg, write_whole
 from newfound_sim.rendering import View
-from newfound_sim.scenario import Filming, RoomsScenario, Scenario
-from newfound_sim.truth import Truth
+from newfound_sim.scenario import Scenario
+from newfound_sim.truth import Truth, objects_from_json
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def make_picture(task: Task) -> None:
     for negative, (_, weight) in zip(negatives, picture.mixture, strict=True):
         light += np.float32(weight) * negative.light
     seed = int(stream(filming.seed, "picture", task.number).integers(2**31))
-    rgb = develop(light, CAMERAS[filming.camera], seed)
+    rgb = develop(light, task.scenario.camera_model, seed)
     objects = json.dumps([asdict(seen) for seen in negatives[0].objects])
     write_whole(_objects(task.out, task.number), objects.encode())
     depth = task.out / depth_name(picture)
@@ -108,12 +108,13 @@ def bind(scenario: Scenario, plan: Plan, options: FilmOptions, out: Path) -> Non
     frames = []
     for number, shown in enumerate(plan.frames):
         time = number / scenario.filming.rate
-        truth = _truth(scenario, time, json.loads(_objects(out, shown).read_text()))
+        objects = objects_from_json(json.loads(_objects(out, shown).read_text()))
+        truth = scenario.truth_at(time, objects)
         depth = depth_name(plan.pictures[shown]) if options.depth else None
         index = truths.setdefault(truth, len(truths))
         frames.append(ClipFrame(round(time, 6), image_name(shown), index, depth))
     f = scenario.filming
-    clip = Clip(f.rate, f.width, f.height, intrinsics(f), tuple(truths), tuple(frames))
+    clip = Clip(f.rate, f.width, f.height, intrinsics(scenario), tuple(truths), tuple(frames))
     clip.save(out, made_from=description(scenario, options))
 
 
@@ -123,11 +124,11 @@ def description(scenario: Scenario, options: FilmOptions) -> dict[str, Any]:
     return dict(json.loads(json.dumps(content)))
 
 
-def intrinsics(filming: Filming) -> Matrix:
-    """The camera matrix K of everything filmed like this."""
-    fov = CAMERAS[filming.camera].fov_degrees
+def intrinsics(scenario: Scenario) -> Matrix:
+    """The camera matrix K, the same for all frames."""
+    filming, fov = scenario.filming, scenario.camera_model.fov_degrees
     view = View((0, 0, 0), (1, 0, 0), filming.width, filming.height, fov)
-    return tuple(float(value) for value in view.intrinsics.ravel())  # type: ignore[return-value]
+    return tuple(float(value) for value in view.intrinsics.ravel())
 
 
 def image_name(number: int) -> str:
@@ -152,14 +153,3 @@ def _expose(task: Task, number: int) -> Negative:
 
 def _objects(out: Path, number: int) -> Path:
     return out / WORK / f"{number:05d}.json"
-
-
-def _truth(scenario: Scenario, time: float, objects: list[dict[str, Any]]) -> Truth:
-    if isinstance(scenario, RoomsScenario):
-        place = scenario.visits[scenario.visit_at(time).visit].category
-        domain = f"{scenario.building}_{scenario.lighting}"
-        return Truth((), place, domain, scenario.lighting, scenario.lighting)
-    light = scenario.light_at(time)
-    seen = Truth.from_json({"objects": objects}).objects
-    share = round(light.share, 6)
-    return Truth(seen, "", scenario.domain_at(time), light.name, light.next, share)

@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, replace
 
+from newfound_sim.camera import CameraModel
+from newfound_sim.errors import ScenarioError
 from newfound_sim.lights import Point
-from newfound_sim.workbench import CameraPose, Domain, PlacedObject
+from newfound_sim.rooms.images import ROBOT_CAMERA
+from newfound_sim.rooms.names import domain_name
+from newfound_sim.rooms.walk import FOV
+from newfound_sim.truth import SeenObject, Truth
+from newfound_sim.workbench import CameraPose, Domain, PlacedObject, camera_model
 
 
 @dataclass(frozen=True)
@@ -17,9 +22,8 @@ class Filming:
     rate: float = 10.0  # frames per second
     width: int = 640
     height: int = 480
-    seed: int = 0  # of the renderer's and the sensor's noise, and of the table
+    seed: int = 0  # of all that is random
     samples: int = 24  # per pixel
-    camera: str = "webcam"
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ class WorkbenchScenario:
 
     filming: Filming
     duration: float
+    camera: str
     background: str
     light: str
     pose: CameraPose
@@ -102,6 +107,11 @@ class WorkbenchScenario:
     def frames(self) -> int:
         """How many frames there are."""
         return max(1, round(self.duration * self.filming.rate))
+
+    @property
+    def camera_model(self) -> CameraModel:
+        """What the pictures are taken with."""
+        return camera_model(self.camera)
 
     def objects_at(self, time: float) -> tuple[int, ...]:
         """The numbers, from 1, of the objects on the table."""
@@ -127,9 +137,11 @@ class WorkbenchScenario:
                 now = _between(now, move.pose, _ease(_share(time, move.begin, move.end)))
         return now
 
-    def domain_at(self, time: float) -> str:
-        """The domain whose light is nearest."""
-        return Domain(self.light_at(time).nearer, self.filming.camera, self.background).name
+    def truth_at(self, time: float, objects: tuple[SeenObject, ...] = ()) -> Truth:
+        """All that is true at a time, given the objects that are seen."""
+        light = self.light_at(time)
+        domain = Domain(light.nearer, self.camera, self.background).name
+        return Truth(objects, "", domain, light.name, light.next, round(light.share, 6))
 
     def exposures_at(self, time: float) -> dict[BenchExposure, float]:
         """What to render for this time, with the weight of each in the picture."""
@@ -140,52 +152,58 @@ class WorkbenchScenario:
 
 @dataclass(frozen=True)
 class Visit:
-    """Some seconds in one room of the building."""
+    """Some time in one room of the building."""
 
     category: str
     room: int  # which room of this category: its seed
-    seconds: float
+    frames: int
 
 
 @dataclass(frozen=True)
 class RoomExposure:
-    """One thing to render: the view after a share of a visit."""
+    """One thing to render: the view after some steps through the room of a visit."""
 
     visit: int  # number of the visit, from 0
-    share: float  # of the visit's time that has passed
+    step: int
 
 
 @dataclass(frozen=True)
 class RoomsScenario:
-    """A robot that visits rooms of a building under one lighting."""
+    """A robot that walks through rooms of a building under one lighting."""
 
     filming: Filming
     building: str
     lighting: str
-    visits: tuple[Visit, ...] = field(default_factory=tuple)
+    visits: tuple[Visit, ...]
 
-    @cached_property
-    def duration(self) -> float:
-        """Seconds of all visits."""
-        return sum(visit.seconds for visit in self.visits)
+    @property
+    def camera_model(self) -> CameraModel:
+        """What the pictures are taken with."""
+        return replace(ROBOT_CAMERA, fov_degrees=FOV)
 
     @property
     def frames(self) -> int:
         """How many frames there are."""
-        return max(1, round(self.duration * self.filming.rate))
+        return sum(visit.frames for visit in self.visits)
 
     def visit_at(self, time: float) -> RoomExposure:
-        """Which visit is on, and how much of it has passed."""
-        begin = 0.0
+        """Which visit is on, and how far."""
+        step = round(time * self.filming.rate)
         for number, visit in enumerate(self.visits):
-            if time < begin + visit.seconds or number == len(self.visits) - 1:
-                return RoomExposure(number, min(1.0, (time - begin) / visit.seconds))
-            begin += visit.seconds
-        raise AssertionError("a scenario has at least one visit")
+            if step < visit.frames:
+                return RoomExposure(number, step)
+            step -= visit.frames
+        raise ScenarioError(f"the scenario has ended before {time:g} s")
 
     def exposures_at(self, time: float) -> dict[RoomExposure, float]:
         """What to render for this time."""
         return {self.visit_at(time): 1.0}
+
+    def truth_at(self, time: float, objects: tuple[SeenObject, ...] = ()) -> Truth:
+        """All that is true at a time."""
+        place = self.visits[self.visit_at(time).visit].category
+        domain = domain_name(self.building, self.lighting)
+        return Truth(objects, place, domain, self.lighting, self.lighting)
 
 
 Scenario = WorkbenchScenario | RoomsScenario

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenario files: YAML in, a scenario out, or an error that names file, line and reason."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import shapely
@@ -25,7 +26,8 @@ from newfound_sim.strict_yaml import Entry, read
 from newfound_sim.workbench import CameraPose, PlacedObject
 
 MAX_FRAMES = 100_000
-FILMING = ("rate", "size", "seed", "samples", "camera")
+FILMING = ("rate", "size", "seed", "samples")
+SAMPLES = {"workbench": 24, "rooms": 8}  # interiors have a stronger denoiser
 LONGEST = 3600.0  # s
 Fields = dict[str, Entry]
 
@@ -33,7 +35,7 @@ Fields = dict[str, Entry]
 def load_scenario(path: Path) -> Scenario:
     """Read and check a scenario file; raises ScenarioError."""
     document = read(path)
-    kinds = {"workbench": _workbench, "rooms": _rooms}
+    kinds: dict[str, Callable[[Entry], Scenario]] = {"workbench": _workbench, "rooms": _rooms}
     everything = {"kind", *FILMING, *_BENCH_REQUIRED, *_BENCH_OPTIONAL, *_ROOMS_REQUIRED}
     kind = document.fields(["kind"], sorted(everything - {"kind"}))["kind"].choice(kinds)
     scenario = kinds[kind](document)
@@ -42,7 +44,7 @@ def load_scenario(path: Path) -> Scenario:
     return scenario
 
 
-_BENCH_REQUIRED = ("duration", "background", "light")
+_BENCH_REQUIRED = ("duration", "camera", "background", "light")
 _BENCH_OPTIONAL = ("view", "objects", "light_changes", "camera_moves")
 
 
@@ -50,8 +52,9 @@ def _workbench(document: Entry) -> WorkbenchScenario:
     fields = document.fields(["kind", *_BENCH_REQUIRED], [*FILMING, *_BENCH_OPTIONAL])
     duration = fields["duration"].number(0.1, LONGEST)
     return WorkbenchScenario(
-        filming=_filming(fields),
+        filming=_filming(fields, SAMPLES["workbench"]),
         duration=duration,
+        camera=fields["camera"].choice(CAMERAS),
         background=fields["background"].choice(BACKGROUNDS),
         light=fields["light"].choice(LIGHTINGS),
         pose=_view(fields["view"]) if "view" in fields else CameraPose(),
@@ -66,22 +69,26 @@ _ROOMS_REQUIRED = ("building", "lighting", "visits")
 
 def _rooms(document: Entry) -> RoomsScenario:
     fields = document.fields(["kind", *_ROOMS_REQUIRED], FILMING)
+    filming = _filming(fields, SAMPLES["rooms"])
     visits = []
     for entry in fields["visits"].items(least=1):
         visit = entry.fields(["category", "seconds"], ["room"])
         category = visit["category"].choice(names.CATEGORIES)
         room = visit["room"].whole(0, 2**31 - 1) if "room" in visit else 0
-        visits.append(Visit(category, room, visit["seconds"].number(0.1, LONGEST)))
+        frames = round(visit["seconds"].number(0.1, LONGEST) * filming.rate)
+        if frames < 2:
+            visit["seconds"].refuse(f"at {filming.rate:g} Hz a visit of 2 frames takes longer")
+        visits.append(Visit(category, room, frames))
     return RoomsScenario(
-        _filming(fields),
+        filming,
         fields["building"].choice(names.BUILDINGS),
         fields["lighting"].choice(names.LIGHTINGS),
         tuple(visits),
     )
 
 
-def _filming(fields: Fields) -> Filming:
-    told: dict = {}
+def _filming(fields: Fields, samples: int) -> Filming:
+    told: dict = {"samples": samples}
     if "rate" in fields:
         told["rate"] = fields["rate"].number(0.1, 120)
     if "size" in fields:
@@ -91,8 +98,6 @@ def _filming(fields: Fields) -> Filming:
         told["seed"] = fields["seed"].whole(0, 2**31 - 1)
     if "samples" in fields:
         told["samples"] = fields["samples"].whole(1, 4096)
-    if "camera" in fields:
-        told["camera"] = fields["camera"].choice(CAMERAS)
     return Filming(**told)
 
 

@@ -1,16 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The truth about a picture: which objects are seen, where, and how much of each."""
+"""The truth about a picture: which objects are seen and where, which place, which light."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-
-from newfound_sim.lights import Dome
-from newfound_sim.rendering import Frame, Part, Scene, View
 
 Box = tuple[int, int, int, int]  # left, top, width, height in pixels
 
@@ -39,40 +34,24 @@ class Truth:
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Truth:
         """The truth that `dataclasses.asdict` turned into JSON; raises if it is not one."""
-        objects = tuple(
-            replace(SeenObject(**entry), box=tuple(map(int, entry["box"])))
-            for entry in document["objects"]
+        return Truth(
+            objects=objects_from_json(document["objects"]),
+            place=str(document["place"]),
+            domain=str(document["domain"]),
+            illumination=str(document["illumination"]),
+            next_illumination=str(document["next_illumination"]),
+            illumination_share=float(document["illumination_share"]),
         )
-        return Truth(**{**document, "objects": objects})
 
 
-def seen_objects(
-    frame: Frame, view: View, parts: Mapping[int, Sequence[Part]]
-) -> tuple[SeenObject, ...]:
-    """The objects of a frame, given the parts that each instance number is made of."""
-    masks = frame.masks()
-    found = []
-    for instance, (left, top, right, bottom) in frame.boxes().items():
-        whole = outline_pixels(parts[instance], view)
-        visible = min(1.0, float(masks[instance].sum()) / max(whole, 1))
-        box = (left, top, right - left, bottom - top)
-        found.append(SeenObject(instance, frame.labels[instance], box, round(visible, 4)))
-    return tuple(found)
+def objects_from_json(entries: Sequence[Mapping[str, Any]]) -> tuple[SeenObject, ...]:
+    """The objects that `dataclasses.asdict` turned into JSON."""
+    return tuple(_object_from_json(entry) for entry in entries)
 
 
-def outline_pixels(parts: Sequence[Part], view: View) -> int:
-    """How many pixels the object would cover alone, on a picture without borders."""
-    points = np.vstack([part.mesh.vertices @ p[:3, :3].T + p[:3, 3] for part in parts
-                        for p in [part.pose]])  # fmt: skip
-    pixels = view.project(points)
-    inside = (pixels >= 0).all() and (pixels <= (view.width - 1, view.height - 1)).all()
-    canvas = view if inside else widened(view)
-    alone = Scene(parts, [Dome((1.0, 1.0, 1.0))])
-    frame = alone.render(canvas, samples=1, bounces=1, denoise=False)
-    return int((frame.instances > 0).sum())
-
-
-def widened(view: View) -> View:
-    """The same camera with a sensor three times as wide and high; pixels keep their size."""
-    wide = np.degrees(2 * np.arctan(3 * np.tan(np.radians(view.fov_degrees) / 2)))
-    return replace(view, width=3 * view.width, height=3 * view.height, fov_degrees=float(wide))
+def _object_from_json(entry: Mapping[str, Any]) -> SeenObject:
+    left, top, width, height = map(int, entry["box"])
+    instance, visible = int(entry["instance"]), float(entry["visible"])
+    if min(left, top, width, height, instance) < 0:
+        raise ValueError(f"box and instance must not be negative: {dict(entry)}")
+    return SeenObject(instance, str(entry["label"]), (left, top, width, height), visible)
