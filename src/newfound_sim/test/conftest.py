@@ -36,6 +36,18 @@ def tiny_scenario(tmp_path):
     return path
 
 
+@pytest.fixture(scope="session")
+def filmed(tmp_path_factory):
+    """The same scenario as a file and, really rendered, as a clip; not to be changed."""
+    from newfound_sim.film import FilmOptions, film
+    from newfound_sim.scenario_file import load_scenario
+
+    folder = tmp_path_factory.mktemp("filmed")
+    (folder / "tiny.yaml").write_text(TINY)
+    film(load_scenario(folder / "tiny.yaml"), folder / "clip", FilmOptions(), workers=1)
+    return folder / "tiny.yaml", folder / "clip"
+
+
 @pytest.fixture
 def make_clip(tmp_path):
     """Write a clip without rendering: frame n has brightness 20 n; two frames share a depth."""

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 import pytest
 
-from newfound_sim.clip import FILE, ClipError
+from newfound_sim.clip import FILE, ClipError, load_clip
 from newfound_sim.film import FilmOptions, film
 from newfound_sim.film_folder import WORK
 from newfound_sim.scenario_file import load_scenario
@@ -28,23 +28,21 @@ def start(scenario: Path, out: Path, workers: int) -> subprocess.Popen:
     return subprocess.Popen([*command, "--workers", str(workers)], start_new_session=True)
 
 
-def test_the_clip_shows_what_the_scenario_says(tiny_scenario, tmp_path):
-    clip = film(load_scenario(tiny_scenario), tmp_path / "clip", FilmOptions(), workers=1)
+def test_the_clip_shows_what_the_scenario_says(filmed):
+    clip, source = load_clip(filmed[1]), ClipSource(filmed[1])
     assert len(clip.frames) == 10
     labels = [{seen.label for seen in clip.truths[f.truth].objects} for f in clip.frames]
     assert labels == [{"apple"}] * 3 + [{"mug", "apple"}] * 2 + [{"mug"}] * 5
     shares = [clip.truths[f.truth].illumination_share for f in clip.frames]
     assert shares == pytest.approx([0] * 6 + [1 / 3, 2 / 3, 0, 0], abs=1e-5)
-    source = ClipSource(tmp_path / "clip")
     assert source.rgb(0).shape == (36, 48, 3)
     assert not np.array_equal(source.rgb(0), source.rgb(1)), "the sensor's noise differs"
     assert 300 < np.median(source.depth(0)) < 1200, "millimetres to the table"
-    assert {p.name for p in (tmp_path / "clip").iterdir()} == {FILE, "images", "depth"}
+    assert {p.name for p in filmed[1].iterdir()} == {FILE, "images", "depth"}
 
 
-def test_the_box_lies_where_the_depth_shows_the_object(tiny_scenario, tmp_path):
-    clip = film(load_scenario(tiny_scenario), tmp_path / "clip", FilmOptions(), workers=1)
-    source = ClipSource(tmp_path / "clip")
+def test_the_box_lies_where_the_depth_shows_the_object(filmed):
+    clip, source = load_clip(filmed[1]), ClipSource(filmed[1])
     (mug,) = clip.truths[clip.frames[5].truth].objects
     left, top, width, height = mug.box
     with_mug, without = source.depth(5).astype(int), source.depth(0).astype(int)
@@ -58,9 +56,8 @@ def test_the_box_lies_where_the_depth_shows_the_object(tiny_scenario, tmp_path):
     assert rows.max() < top + height
 
 
-def test_a_finished_clip_is_not_made_again(tiny_scenario, tmp_path):
-    out, scenario = tmp_path / "clip", load_scenario(tiny_scenario)
-    film(scenario, out, FilmOptions(), workers=1)
+def test_a_finished_clip_is_not_made_again(filmed):
+    out, scenario = filmed[1], load_scenario(filmed[0])
     times = {p: p.stat().st_mtime_ns for p in out.rglob("*")}
     film(scenario, out, FilmOptions(), workers=1)
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*")} == times
@@ -81,13 +78,9 @@ def test_options_that_make_no_sense_are_refused():
 
 
 @pytest.mark.slow
-def test_a_killed_film_is_continued_and_ends_the_same_with_any_number_of_workers(
-    tiny_scenario, tmp_path
-):
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    film(load_scenario(tiny_scenario), whole, FilmOptions(), workers=1)
-
-    process = start(tiny_scenario, killed, workers=2)
+def test_a_killed_film_is_continued_and_ends_the_same_with_any_number_of_workers(filmed, tmp_path):
+    (scenario, whole), killed = filmed, tmp_path / "killed"
+    process = start(scenario, killed, workers=2)
     while not list(killed.glob(f"{WORK}/*.npz")):
         assert process.poll() is None, "ended before it was killed"
         time.sleep(0.01)
@@ -96,7 +89,7 @@ def test_a_killed_film_is_continued_and_ends_the_same_with_any_number_of_workers
     kept = {p: p.stat().st_mtime_ns for p in killed.rglob("*.npz")}
     assert not (killed / FILE).exists()
 
-    process = start(tiny_scenario, killed, workers=2)
+    process = start(scenario, killed, workers=2)
     while process.poll() is None:  # what was kept is used, not made again
         assert all(not p.exists() or p.stat().st_mtime_ns == t for p, t in kept.items())
         time.sleep(0.05)
@@ -104,9 +97,8 @@ def test_a_killed_film_is_continued_and_ends_the_same_with_any_number_of_workers
     assert digests(killed) == digests(whole)
 
 
-def test_the_pictures_are_jpegs_of_the_right_size(tiny_scenario, tmp_path):
-    clip = film(load_scenario(tiny_scenario), tmp_path / "clip", FilmOptions(), workers=1)
-    for name in {frame.image for frame in clip.frames}:
-        content = (tmp_path / "clip" / name).read_bytes()
+def test_the_pictures_are_jpegs_of_the_right_size(filmed):
+    for name in {frame.image for frame in load_clip(filmed[1]).frames}:
+        content = (filmed[1] / name).read_bytes()
         assert content.startswith(b"\xff\xd8")
         assert cv2.imdecode(np.frombuffer(content, np.uint8), 1).shape == (36, 48, 3)
