@@ -55,8 +55,6 @@ def parse() -> argparse.Namespace:
 
 def render(arguments: argparse.Namespace, split: str, lights: list[str], images: int) -> dict:
     """Features and labels of each domain; the two splits show different rooms."""
-    from tests.frozen_features import features  # not above: rendering processes need no torch
-
     folder = arguments.out / split
     domains = [domain_name(building, light) for building in BUILDINGS for light in lights]
     request = RoomRequest(
@@ -75,6 +73,8 @@ def render(arguments: argparse.Namespace, split: str, lights: list[str], images:
         for category in CATEGORIES
         for number in range(images)
     ]
+    from tests.frozen_features import features  # not above: rendering processes need no torch
+
     rows = features(paths, arguments.size, f"features of {split}")
     return dict(zip(domains, np.split(rows, len(domains)), strict=True))
 

@@ -4,6 +4,7 @@
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -47,8 +48,17 @@ def produce(
 
 def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     cv2.setNumThreads(1)
     use_threads(1)
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would otherwise wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import trimesh
 
 from newfound_sim.denoising import denoise as remove_noise
-from newfound_sim.errors import SimulationError
+from newfound_sim.errors import ScenarioError, SimulationError
 from newfound_sim.lights import Light, Point
 from newfound_sim.materials import Material, bsdf, linear, rgb
 from newfound_sim.shading import corners, project_texture
@@ -43,6 +43,14 @@ class View:
     height: int = 240
     fov_degrees: float = 60.0
     up: Point = (0.0, 0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        forward = np.subtract(self.target, self.eye)
+        if np.linalg.norm(np.cross(forward, self.up)) < 1e-9:
+            raise ScenarioError(
+                f"the view from {self.eye} to {self.target} has no upright picture with up = "
+                f"{self.up}: move the eye aside a little or choose another up"
+            )
 
     @property
     def intrinsics(self) -> np.ndarray:

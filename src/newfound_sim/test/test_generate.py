@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -92,19 +91,32 @@ def test_a_detection_set_is_coco_with_true_boxes(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_run_leaves_only_whole_files_and_is_completed(tmp_path):
+def test_a_killed_run_leaves_only_whole_files_no_workers_and_is_completed(tmp_path):
     out = tmp_path / "crops"
     flags = ["--images", "6", "--size", "48", "--samples", "2", "--workers", "2", *TWO]
     command = [sys.executable, "-m", "newfound_sim", "generate", "workbench", "--out", str(out)]
     run = subprocess.Popen([*command, *flags], start_new_session=True)
-    deadline = time.monotonic() + 120
-    while len(list(out.rglob("*.jpg"))) < 3 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    os.killpg(run.pid, signal.SIGKILL)
+    wait_until(lambda: len(list(out.rglob("*.jpg"))) >= 3)
+    run.kill()
     run.wait()
+    wait_until(lambda: not group_lives(run.pid))
     survivors = list(out.glob("*/*/*.jpg"))
-    assert survivors
     assert all(cv2.imread(str(path)) is not None for path in survivors)
     subprocess.run([*command, *flags], check=True)
     assert len(list(out.glob("*/*/*.jpg"))) == 24
     assert not list(out.rglob(f"*{PARTIAL}"))
+
+
+def wait_until(condition, seconds=200):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def group_lives(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

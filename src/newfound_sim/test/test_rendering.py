@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 import trimesh
-from newfound_sim.errors import SimulationError
+from newfound_sim.errors import ScenarioError, SimulationError
 from newfound_sim.generate import crop
 from newfound_sim.lights import Bulb, Dome
 from newfound_sim.materials import Material
@@ -141,6 +141,12 @@ def test_another_process_renders_the_same_pixels():
     frame = crop("directed_kinect_brown", "mug", 0, size=32, samples=2, seed=1)
     here = hashlib.sha256(frame.rgb.tobytes() + frame.depth.tobytes()).hexdigest()
     assert there.strip() == here
+
+
+@pytest.mark.parametrize("target", [(0, 0, -1), (0, 0, 0)])
+def test_a_view_without_an_upright_picture_is_refused(target):
+    with pytest.raises(ScenarioError, match="choose another up"):
+        View((0, 0, 0), target)
 
 
 def test_a_scene_without_parts_is_refused():

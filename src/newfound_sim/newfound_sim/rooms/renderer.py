@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from newfound_sim.errors import SimulationError
 from newfound_sim.lights import Light
 from newfound_sim.materials import Colour, Material, bsdf, linear, rgb
 from newfound_sim.rendering import Frame, Part, Scene, View, mitsuba
@@ -22,12 +23,15 @@ from newfound_sim.shading import corners, project_texture
 
 DEPTH = 3  # direct light and one bounce
 COLOUR_SAMPLES = 16
+NEAR_CLIP = 0.01  # metres before the eye where the renderer's rays begin
 
 
 class RoomScene(Scene):
     """A lit room, loaded once, to be seen from many views."""
 
     def __init__(self, parts: Sequence[Part], lights: Sequence[Light], glow: Colour) -> None:
+        if not lights and not any(part.material.kind == "emitter" for part in parts):
+            raise SimulationError("a room needs a light: a lamp, a window or a sun, got none")
         described: dict[str, Any] = {"type": "scene"}
         for number, part in enumerate(parts):
             described[f"part{number:05d}"] = _shape(part, glow)
@@ -63,7 +67,7 @@ class RoomScene(Scene):
         rows, columns = np.mgrid[: view.height, : view.width]
         pixels = np.stack([columns, rows, np.ones_like(rows)], axis=2)
         rays = pixels @ np.linalg.inv(view.intrinsics).T  # optical frame, unit depth
-        depth = reach / np.linalg.norm(rays, axis=2)
+        depth = NEAR_CLIP + reach / np.linalg.norm(rays, axis=2)
         motion = view.extrinsics
         world = (rays * depth[..., None] - motion[:3, 3]) @ motion[:3, :3]
         seen = np.where(reach > 0, depth, np.inf)

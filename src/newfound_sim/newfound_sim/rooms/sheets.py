@@ -10,11 +10,11 @@ from newfound_sim.rooms.images import room_image, view_image
 from newfound_sim.rooms.names import BUILDINGS, CATEGORIES, LIGHTINGS
 from newfound_sim.rooms.walk import walk
 
-SIZE = (240, 180)
+SIZE = (192, 144)
 
 
 def rooms_sheet(
-    each: int = 2, size: tuple[int, int] = SIZE, samples: int = 16, seed: int = 10
+    each: int = 2, size: tuple[int, int] = SIZE, samples: int = 8, seed: int = 10
 ) -> np.ndarray:
     """A few rooms of every category in every building, under alternating light."""
     pictures, captions = [], []
@@ -28,7 +28,7 @@ def rooms_sheet(
     return contact_sheet(pictures, captions, columns=len(CATEGORIES))
 
 
-def lightings_sheet(size: tuple[int, int] = SIZE, samples: int = 16, seed: int = 21) -> np.ndarray:
+def lightings_sheet(size: tuple[int, int] = SIZE, samples: int = 8, seed: int = 21) -> np.ndarray:
     """One room of each building under the three lightings."""
     pictures, captions = [], []
     shown = ("living_room", "kitchen", "bedroom", "office")
@@ -41,11 +41,14 @@ def lightings_sheet(size: tuple[int, int] = SIZE, samples: int = 16, seed: int =
 
 
 def walk_sheet(
-    building: str = "townhouse", frames: int = 5, size: tuple[int, int] = (160, 120)
+    building: str = "townhouse",
+    frames: int = 5,
+    size: tuple[int, int] = (160, 120),
+    samples: int = 8,
 ) -> np.ndarray:
     """Frames of a walk through a building, a row for each room."""
     pictures, captions = [], []
     for view, category, room in walk(building, "sunny", 3, frames, size):
-        pictures.append(view_image(room, "sunny", view).rgb)
+        pictures.append(view_image(room, "sunny", view, samples=samples).rgb)
         captions.append(category.replace("_", " "))
     return contact_sheet(pictures, captions, columns=2 * frames)

@@ -27,6 +27,7 @@ FOV = 72.0
 CAMERA_HEIGHT = 1.1
 PITCH = -0.12  # radians: slightly down
 STOPS = 3  # stands in a room that the way connects
+TURNING = 0.7  # metres that could be driven while turning by one radian
 
 
 def walk(
@@ -66,19 +67,19 @@ def way_through(room: Room, rng: np.random.Generator, frames: int) -> list[Stand
     floor = floor_map(room)
     stops = _stops(room, floor, rng)
     legs = [shortest_way(floor, a, b) for a, b in itertools.pairwise(stops)]
-    lengths = np.array([max(_length(leg), CELL) for leg in legs])
-    points = _smooth(np.concatenate(legs), floor, frames)
-    # Headings turn from stop to stop, slowly at both ends of each turn.
-    at_stop = np.concatenate([[0.0], np.cumsum(lengths)]) / lengths.sum()
     headings = np.unwrap([stop.heading for stop in stops])
-    stands = []
-    for share, (x, y) in zip(np.linspace(0, 1, frames), points, strict=True):
-        leg = min(int(np.searchsorted(at_stop, share, side="right")) - 1, len(legs) - 1)
-        t = (share - at_stop[leg]) / (at_stop[leg + 1] - at_stop[leg])
-        eased = t * t * (3 - 2 * t)
-        heading = headings[leg] + eased * (headings[leg + 1] - headings[leg])
-        stands.append(Stand(float(x), float(y), float(heading)))
-    return stands
+    # A leg lasts as long as its way and its turn need: no spinning on short legs.
+    cost = [_length(w) + TURNING * abs(t) for w, t in zip(legs, np.diff(headings), strict=True)]
+    starts = np.concatenate([[0.0], np.cumsum(np.maximum(cost, CELL))])
+    points, turns = [], []
+    for now in np.linspace(0, starts[-1], frames):
+        leg = min(int(np.searchsorted(starts, now, side="right")) - 1, len(legs) - 1)
+        share = (now - starts[leg]) / (starts[leg + 1] - starts[leg])
+        points.append(_along(legs[leg], share))
+        eased = share * share * (3 - 2 * share)
+        turns.append(headings[leg] + eased * (headings[leg + 1] - headings[leg]))
+    smooth = _rounded(np.array(points), floor)
+    return [Stand(float(x), float(y), float(h)) for (x, y), h in zip(smooth, turns, strict=True)]
 
 
 def shortest_way(floor: FloorMap, start: Stand, end: Stand) -> np.ndarray:
@@ -117,21 +118,22 @@ def _stops(room: Room, floor: FloorMap, rng: np.random.Generator) -> list[Stand]
     return [Stand(s.x, s.y, ahead * np.pi / 2 + float(rng.normal(0, 0.12))) for s in stops]
 
 
-def _smooth(way: np.ndarray, floor: FloorMap, frames: int) -> np.ndarray:
-    """Evenly spaced points along a way, its corners rounded as far as the floor is free."""
-    for rounding in (15, 7, 3, 0):  # cells
-        weights = np.ones(2 * rounding + 1) / (2 * rounding + 1)
-        padded = np.pad(way, ((rounding, rounding), (0, 0)), mode="edge")
-        round_way = np.column_stack(
-            [np.convolve(padded[:, axis], weights, mode="valid") for axis in (0, 1)]
-        )
-        steps = np.linalg.norm(np.diff(round_way, axis=0), axis=1)
-        along = np.concatenate([[0.0], np.cumsum(steps)])
-        share = np.linspace(0, along[-1], frames)
-        points = np.column_stack([np.interp(share, along, round_way[:, i]) for i in (0, 1)])
-        if all(floor.is_free(x, y) for x, y in points):
-            return points
-    return way[np.linspace(0, len(way) - 1, frames).round().astype(int)]
+def _rounded(points: np.ndarray, floor: FloorMap) -> np.ndarray:
+    """Round the corners of a way, as far as the floor is free."""
+    for reach in (len(points) // 8, len(points) // 16, len(points) // 32):
+        padded = np.pad(points, ((reach, reach), (0, 0)), mode="edge")
+        mean = np.ones(2 * reach + 1) / (2 * reach + 1)
+        smooth = np.stack([np.convolve(axis, mean, mode="valid") for axis in padded.T], axis=1)
+        if all(floor.is_free(x, y) for x, y in smooth):
+            return smooth
+    return points
+
+
+def _along(way: np.ndarray, share: float) -> np.ndarray:
+    """The point after a share of a way's length."""
+    steps = np.linalg.norm(np.diff(way, axis=0), axis=1)
+    reached = np.concatenate([[0.0], np.cumsum(steps)])
+    return np.array([np.interp(share * reached[-1], reached, axis) for axis in way.T])
 
 
 def _length(way: np.ndarray) -> float:
