@@ -14,21 +14,18 @@ from newfound_sim.truth import SeenObject, Truth
 
 
 def image(header: Header, pixels: Pixels, encoding: str) -> Image:
-    """A raw image; its data is shared with `pixels`, not copied."""
-    step = len(pixels.data) // pixels.height
-    return Image(
-        header=header,
-        height=pixels.height,
-        width=pixels.width,
-        encoding=encoding,
-        step=step,
-        data=pixels.data,
-    )
+    """A raw image."""
+    message = Image(header=header, height=pixels.height, width=pixels.width, encoding=encoding)
+    message.step = len(pixels.data) // pixels.height
+    message.data = pixels.data  # one copy; the constructor would make two
+    return message
 
 
 def compressed(header: Header, jpeg: array.array) -> CompressedImage:
     """A JPEG, named as image_transport does it."""
-    return CompressedImage(header=header, format="rgb8; jpeg compressed bgr8", data=jpeg)
+    message = CompressedImage(header=header, format="rgb8; jpeg compressed bgr8")
+    message.data = jpeg
+    return message
 
 
 def camera_info(header: Header, width: int, height: int, k: Matrix) -> CameraInfo:

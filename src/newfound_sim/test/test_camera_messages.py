@@ -27,11 +27,6 @@ def test_depth_is_read_back_in_metres():
     np.testing.assert_allclose(images.to_depth(message), [[0.5, 1.5, 0.0]])
 
 
-def test_the_data_of_a_message_is_shared_with_the_picture_at_hand():
-    pixels = Pixels.of(np.zeros((4, 6, 3), np.uint8))
-    assert messages.image(HEADER, pixels, "rgb8").data is pixels.data
-
-
 def test_camera_info_projects_as_the_renderer_does():
     view = View((0, 0, 0), (0, 1, 0), 64, 48, fov_degrees=70)
     k = messages.pinhole(64, 48, 70)
