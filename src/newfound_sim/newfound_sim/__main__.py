@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sheet = kinds.add_parser("sheet", help="write a contact sheet").add_subparsers(required=True)
     for module in COMMANDS:
         import_module(module).add_commands(generate, sheet)
-    film_command.add_command(kinds)
+    film_command.add_commands(kinds, sheet)
     chosen = parser.parse_args(arguments)
     try:
         chosen.run(chosen)

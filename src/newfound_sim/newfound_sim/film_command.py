@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m newfound_sim render SCENARIO --out CLIP`."""
+"""`python -m newfound_sim render SCENARIO --out CLIP` and `sheet clip CLIP --out JPEG`."""
 
 import argparse
 import os
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 
-def add_command(kinds: Any) -> None:
-    """Declare the command."""
+def add_commands(kinds: Any, sheet: Any) -> None:
+    """Declare the commands."""
     command = kinds.add_parser(
         "render",
         help="film a scenario file",
@@ -24,6 +24,12 @@ def add_command(kinds: Any) -> None:
     add("--no-depth", action="store_true", help="leave depth out")
     command.set_defaults(run=_render)
 
+    command = sheet.add_parser("clip", help="frames of a clip with their truth drawn in")
+    command.add_argument("clip", type=Path, help="the clip's folder")
+    command.add_argument("--times", type=float, nargs="+", required=True, help="seconds")
+    command.add_argument("--out", type=Path, required=True, help="the JPEG to write")
+    command.set_defaults(run=_sheet)
+
 
 def _render(arguments: argparse.Namespace) -> None:
     from newfound_sim.film import FilmOptions, film
@@ -33,3 +39,10 @@ def _render(arguments: argparse.Namespace) -> None:
     clip = film(load_scenario(arguments.scenario), arguments.out, options, arguments.workers)
     pictures = len({frame.image for frame in clip.frames})
     print(f"{arguments.out}: {len(clip.frames)} frames, {pictures} pictures, {clip.rate:g} Hz")
+
+
+def _sheet(arguments: argparse.Namespace) -> None:
+    from newfound_sim.clip_sheet import clip_sheet
+    from newfound_sim.production import write_jpeg
+
+    write_jpeg(arguments.out, clip_sheet(arguments.clip, arguments.times), quality=85)

@@ -11,6 +11,7 @@ from std_srvs.srv import SetBool, Trigger
 
 from newfound_msgs.msg import GroundTruth
 from newfound_nodes import images
+from newfound_nodes.container import node_class
 from newfound_sim.sim_camera import SimCamera
 from tests.harness import ACTIVE, INACTIVE, UNCONFIGURED, eventually, values
 
@@ -225,3 +226,7 @@ def test_a_scenario_is_filmed_and_played(ros, tiny_scenario, tmp_path):
     eventually(lambda: node.state() == ACTIVE, patience=200)
     eventually(lambda: len({t.frame for t in received}) == 10)
     assert {o.label for t in received for o in t.objects} == {"mug", "apple"}
+
+
+def test_the_container_knows_it_by_name():
+    assert node_class("sim_camera") is SimCamera
