@@ -24,6 +24,11 @@ from newfound_nodes.parameters import Parameter, declare, problems
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 Status = tuple[bytes, str, dict[str, object]]  # level, sentence, values
+Output = tuple[type, str, QoSProfile | int]  # message type, topic, quality of service
+
+
+class LoadError(Exception):
+    """What a person has to change before the node can be configured, in one clear sentence."""
 
 
 class ManagedNode(LifecycleNodeMixin, Node):
@@ -32,7 +37,8 @@ class ManagedNode(LifecycleNodeMixin, Node):
     A subclass says what it is in `NAME`, `PARAMETERS` and `OUTPUTS`, and what it does in the
     hooks below. A hook may raise: the base logs the traceback and keeps a defined state.
 
-    - `load` or `activated` raised: the transition fails, the node stays where it was;
+    - `load` or `activated` raised: the transition fails, the node stays where it was; a
+      `LoadError` is logged as one line;
     - a parameter hook raised: the change is refused, the old value stays;
     - any other hook raised: logged, the node goes on.
     """
@@ -46,6 +52,10 @@ class ManagedNode(LifecycleNodeMixin, Node):
     )
 
     # Hooks of a subclass -----------------------------------------------------------------
+
+    def outputs(self) -> Mapping[str, Output]:
+        """What is published, for a subclass whose topics or quality depend on parameters."""
+        return {name: (kind, f"~/{name}", qos) for name, (kind, qos) in self.OUTPUTS.items()}
 
     def load(self) -> None:
         """Configure: read parameters, load the model. May be slow, may raise."""
@@ -184,6 +194,10 @@ class ManagedNode(LifecycleNodeMixin, Node):
         try:
             self._make_outputs()
             self.load()
+        except LoadError as error:
+            self.get_logger().error(f"not configured: {error}")
+            self._destroy_outputs()
+            return FAILURE
         except Exception:
             self.log_traceback("not configured: load failed")
             self._destroy_outputs()
@@ -253,9 +267,9 @@ class ManagedNode(LifecycleNodeMixin, Node):
 
     def _make_outputs(self) -> None:
         events = PublisherEventCallbacks(matched=lambda _: self._listeners_changed())
-        for name, (message_type, profile) in self.OUTPUTS.items():
+        for name, (message_type, topic, profile) in self.outputs().items():
             self._outputs[name] = self.create_lifecycle_publisher(
-                message_type, f"~/{name}", profile, event_callbacks=events
+                message_type, topic, profile, event_callbacks=events
             )
 
     def _destroy_outputs(self) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from newfound_sim import film_command
 from newfound_sim.errors import SimulationError
 
 COMMANDS = ["newfound_sim.commands", "newfound_sim.rooms.commands"]
@@ -23,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sheet = kinds.add_parser("sheet", help="write a contact sheet").add_subparsers(required=True)
     for module in COMMANDS:
         import_module(module).add_commands(generate, sheet)
+    film_command.add_commands(kinds, sheet)
     chosen = parser.parse_args(arguments)
     try:
         chosen.run(chosen)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a subclass decides about its outputs and its configuration."""
+
+from typing import ClassVar
+
+from std_msgs.msg import Header
+
+from newfound_nodes import LoadError, ManagedNode, Parameter
+from tests.harness import UNCONFIGURED, eventually
+
+
+class Driver(ManagedNode):
+    """Publishes on topics that depend on parameters."""
+
+    NAME = "driver"
+    PARAMETERS: ClassVar = (Parameter("fail", False, "Refuse to be configured."),)
+
+    def outputs(self):
+        return {"beat": (Header, "heart/beat", 10), **super().outputs()}
+
+    def load(self) -> None:
+        if self.param("fail"):
+            raise LoadError("the wire is loose: plug it in")
+
+
+class Plain(Driver):
+    NAME = "plain"
+    OUTPUTS: ClassVar = {"own": (Header, 10)}
+
+
+def test_an_output_is_private_unless_the_subclass_names_its_topic(ros):
+    beats, own = ros.collect(Header, "/heart/beat"), ros.collect(Header, "/plain/own")
+    node = ros.started(Plain)
+    eventually(lambda: node.wanted("beat") and node.wanted("own"))
+    node.publish("beat", Header(frame_id="public"))
+    node.publish("own", Header(frame_id="private"))
+    eventually(lambda: beats and own)
+    assert (beats[0].frame_id, own[0].frame_id) == ("public", "private")
+
+
+def test_a_load_error_is_one_line_in_the_log(ros, capfd):
+    ros.add(Driver, fail=True, autostart=False)
+    assert not ros.change("/driver", "configure")
+    assert ros.state("/driver") == UNCONFIGURED
+    told = capfd.readouterr().err
+    assert "not configured: the wire is loose: plug it in" in told
+    assert "Traceback" not in told
+    assert ros.set("/driver", fail=False).successful
+    assert ros.change("/driver", "configure")

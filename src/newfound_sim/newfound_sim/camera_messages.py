@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The messages of a camera."""
+
+import array
+
+import numpy as np
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image, RegionOfInterest
+from std_msgs.msg import Header
+
+from newfound_msgs.msg import GroundTruth, GroundTruthObject
+from newfound_sim.clip import Matrix
+from newfound_sim.player import Pixels
+from newfound_sim.truth import SeenObject, Truth
+
+
+def image(header: Header, pixels: Pixels, encoding: str) -> Image:
+    """A raw image."""
+    message = Image(header=header, height=pixels.height, width=pixels.width, encoding=encoding)
+    message.step = len(pixels.data) // pixels.height
+    message.data = pixels.data  # one copy; the constructor would make two
+    return message
+
+
+def compressed(header: Header, jpeg: array.array) -> CompressedImage:
+    """A JPEG, named as image_transport does it."""
+    message = CompressedImage(header=header, format="rgb8; jpeg compressed bgr8")
+    message.data = jpeg
+    return message
+
+
+def camera_info(header: Header, width: int, height: int, k: Matrix) -> CameraInfo:
+    """An ideal pinhole camera: rendered images have no distortion."""
+    p = [*k[0:3], 0.0, *k[3:6], 0.0, *k[6:9], 0.0]
+    return CameraInfo(
+        header=header,
+        height=height,
+        width=width,
+        distortion_model="plumb_bob",
+        d=[0.0] * 5,
+        k=list(k),
+        r=[1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],
+        p=p,
+    )
+
+
+def pinhole(width: int, height: int, fov_degrees: float) -> Matrix:
+    """K of a camera with square pixels and this horizontal field of view."""
+    focal = 0.5 * width / float(np.tan(np.radians(fov_degrees) / 2))
+    return (focal, 0.0, (width - 1) / 2, 0.0, focal, (height - 1) / 2, 0.0, 0.0, 1.0)
+
+
+def ground_truth(header: Header, truth: Truth | None) -> GroundTruth:
+    """What is true about a frame; where it is on the time line is for the caller to fill in."""
+    if truth is None:
+        return GroundTruth(header=header, annotated=False)
+    return GroundTruth(
+        header=header,
+        annotated=True,
+        objects=[_object(seen) for seen in truth.objects],
+        place=truth.place,
+        domain=truth.domain,
+        illumination=truth.illumination,
+        next_illumination=truth.next_illumination,
+        illumination_share=truth.illumination_share,
+    )
+
+
+def _object(seen: SeenObject) -> GroundTruthObject:
+    left, top, width, height = seen.box
+    region = RegionOfInterest(x_offset=left, y_offset=top, width=width, height=height)
+    return GroundTruthObject(
+        label=seen.label, instance=seen.instance, region=region, visible=seen.visible
+    )

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import re
+
+import pytest
+
+from newfound_sim.clip import FILE, ClipError, load_clip
+
+
+def test_a_clip_survives_its_folder(make_clip):
+    clip = load_clip(make_clip(frames=3))
+    assert (clip.rate, clip.width, clip.height) == (30.0, 64, 48)
+    assert [frame.image for frame in clip.frames] == [f"images/{n}.jpg" for n in range(3)]
+    assert clip.truths[clip.frames[2].truth].objects[0].box == (2, 2, 10, 12)
+    assert clip.frames[1].depth == "depth/0.png"
+
+
+def test_a_folder_without_the_file_is_no_clip(tmp_path):
+    with pytest.raises(ClipError, match=r"has no clip\.json"):
+        load_clip(tmp_path)
+    with pytest.raises(ClipError, match="is no folder"):
+        load_clip(tmp_path / "nothing")
+
+
+def test_a_truncated_file_is_refused(make_clip):
+    folder = make_clip()
+    text = (folder / FILE).read_text()
+    (folder / FILE).write_text(text[: len(text) // 2])
+    with pytest.raises(ClipError, match="is damaged"):
+        load_clip(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"format": "newfound-clip-9"}, "not of the format"),
+        ({"frames": []}, "has no frames"),
+        ({"rate": 0}, "cannot be"),
+        ({"width": 10**6}, "cannot be"),
+        ({"rate": "fast"}, "does not describe a clip"),
+        ({"intrinsics": [1, 2, 3]}, "3 values, not 9"),
+        ({"truths": []}, "a truth that is not there"),
+        ({"truths": [{"objects": 3}]}, "does not describe a clip"),
+        ({"frames": [{"time": 0, "image": "/etc/passwd", "truth": 0}]}, "outside of its folder"),
+        ({"frames": [{"time": 0, "image": "../x.jpg", "truth": 0}]}, "outside of its folder"),
+        ({"frames": [{"time": 0, "image": "x.jpg", "truth": 0}]}, "1 of 1 files are missing"),
+        ({"frames": [{"time": 0}]}, "does not describe a clip"),
+    ],
+)
+def test_a_file_that_says_impossible_things_is_refused(make_clip, change, told):
+    folder = make_clip(frames=2)
+    document = json.loads((folder / FILE).read_text())
+    (folder / FILE).write_text(json.dumps({**document, **change}))
+    with pytest.raises(ClipError, match=re.escape(told)):
+        load_clip(folder)
