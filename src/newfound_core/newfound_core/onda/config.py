@@ -17,9 +17,9 @@ class OndaConfig:
     # streaming: statistics gathered while the frames are predicted; no second pass.
     estimator: Literal["batch", "streaming"] = "batch"
     # `streaming` looks at a grid of about this many positions of a feature map, another one in
-    # every frame. The last maps of a 224 px image have no more; reading all of the first
-    # ones would take half as long as the network and tell little that is new.
-    positions_per_frame: int = 49
+    # every frame: ten frames are 160 values per channel, and updates average over many frames.
+    # Reading all positions would take half as long as the network and tell little that is new.
+    positions_per_frame: int = 16
 
     # Frames of an update come from a memory balanced over predicted classes.
     balanced: bool = False

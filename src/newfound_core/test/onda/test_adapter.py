@@ -28,7 +28,7 @@ def test_the_first_update_is_the_printed_equation_with_the_right_n(
 ):
     frames = shifted_frames(10)
     first = network[0](torch.stack(frames)).detach().double().numpy()
-    onda = Onda(network, OndaConfig(estimator=estimator))
+    onda = Onda(network, OndaConfig(estimator=estimator, positions_per_frame=36))  # all of them
     source = copy.deepcopy(network[1])
     for frame in frames:
         onda.predict(frame)
@@ -240,7 +240,8 @@ def test_memory_stays_flat_over_2000_frames(network, estimator, balanced):
         for _ in range(500):
             onda.predict(frame)
         counts.append(tensors_alive())
-    assert counts[1:] == counts[:1] * 3
+    # Anything kept per frame or per update would be hundreds.
+    assert max(counts) - min(counts) < 20
 
 
 def test_frames_that_no_one_learns_from_do_not_pile_up(network, shifted_frames):

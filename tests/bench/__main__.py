@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run benchmarks and write their tables.
+
+    make bench                          all of them, to bench/
+    make bench ONLY=node_overhead       one of them
+    make bench QUICK=1                  shorter, to see that they run
+
+Each module of this package with a `run(quick)` function is a benchmark; its docstring says
+what it measures and what is hoped for. It returns rows: dictionaries with equal keys.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import pkgutil
+import platform
+import sys
+from pathlib import Path
+
+os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+
+from tests import bench
+from tests.harness import ROOT
+
+PAGE = """# Benchmarks
+
+Made by `make bench PAGE=docs/benchmarks.md` on two cores without an accelerator, otherwise
+idle. Read the ratios: both sides of each were measured in turn, in one run. Milliseconds are
+those of one machine and vary between runs.
+"""
+
+
+def table(rows: list[dict]) -> str:
+    """Rows as a Markdown table."""
+    columns = list(rows[0])
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(_text(row[c]) for c in columns) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _text(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def main() -> None:
+    names = [m.name for m in pkgutil.iter_modules(bench.__path__) if not m.name.startswith("_")]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("only", nargs="*", help=f"some of: {', '.join(names)}")
+    parser.add_argument("--quick", action="store_true", help="shorter runs, noisier numbers")
+    parser.add_argument("--out", type=Path, default=ROOT / "bench")
+    parser.add_argument("--page", type=Path, help="collect the tables in --out into this page")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.only) - set(names):
+        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(names)}")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for name in arguments.only or names:
+        module = importlib.import_module(f"tests.bench.{name}")
+        print(f"\n## {name}\n\n{module.__doc__}", flush=True)
+        rows = module.run(arguments.quick)
+        print(table(rows), flush=True)
+        result = {"benchmark": name, "quick": arguments.quick, "rows": rows,
+                  "machine": {"cores": os.cpu_count(), "python": platform.python_version()}}  # fmt: skip
+        (arguments.out / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
+        (arguments.out / f"{name}.md").write_text(
+            f"## {name}\n\n{module.__doc__}\n{table(rows)}\n"
+        )
+    if arguments.page:
+        tables = [file.read_text() for file in sorted(arguments.out.glob("*.md"))]
+        arguments.page.write_text("\n".join([PAGE, *tables]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
