@@ -7,6 +7,7 @@ The file lists the nodes under `/container: ros__parameters: nodes` and holds th
 of each; see `container` in the README of newfound_nodes.
 """
 
+from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, SetEnvironmentVariable
 from launch.substitutions import (
     EnvironmentVariable,
@@ -15,8 +16,6 @@ from launch.substitutions import (
 )
 from launch_ros.actions import Node
 from launch_ros.substitutions import FindPackageShare
-
-from launch import LaunchDescription
 
 
 def generate_launch_description() -> LaunchDescription:

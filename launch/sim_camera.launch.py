@@ -6,6 +6,7 @@
 Its topics are those of a camera driver: /camera/image_raw, /camera/camera_info and so on.
 """
 
+from launch import LaunchContext, LaunchDescription
 from launch.actions import DeclareLaunchArgument, OpaqueFunction, SetEnvironmentVariable
 from launch.substitutions import (
     EnvironmentVariable,
@@ -14,8 +15,6 @@ from launch.substitutions import (
 )
 from launch_ros.actions import Node
 from launch_ros.substitutions import FindPackageShare
-
-from launch import LaunchContext, LaunchDescription
 
 CONFIG = [FindPackageShare("newfound_bringup"), "config"]
 

@@ -61,8 +61,8 @@ def main() -> None:
         print(f"\n## {name}\n\n{module.__doc__}", flush=True)
         rows = module.run(arguments.quick)
         print(table(rows), flush=True)
-        result = {"benchmark": name, "quick": arguments.quick, "rows": rows,
-                  "machine": {"cores": os.cpu_count(), "python": platform.python_version()}}  # fmt: skip
+        machine = {"cores": os.cpu_count(), "python": platform.python_version()}
+        result = {"benchmark": name, "quick": arguments.quick, "machine": machine, "rows": rows}
         (arguments.out / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
         (arguments.out / f"{name}.md").write_text(
             f"## {name}\n\n{module.__doc__}\n{table(rows)}\n"
