@@ -41,8 +41,8 @@ quick: build  ## the tests that take seconds
 demo: build  ## the simulated camera over DDS, watched and reported on in demo_report/
 	@$(ENV) && python scripts/demo.py
 
-up: build  ## the nodes of PARAMS (default config/demo.yaml) in one process, until Ctrl-C
-	@$(ENV) && exec python -m newfound_nodes.container --ros-args --params-file $(or $(PARAMS),config/demo.yaml)
+up: build  ## the nodes of PARAMS (default config/up.yaml) in one process, until Ctrl-C
+	@$(ENV) && exec python -m newfound_nodes.container --ros-args --params-file $(or $(PARAMS),config/up.yaml)
 
 bench: build  ## benchmark tables, as ratios measured in one run, to bench/
 	@$(ENV) && python -m tests.bench $(ONLY) $(if $(QUICK),--quick) $(if $(PAGE),--page $(PAGE))

@@ -20,6 +20,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import rclpy
+import torch
 from sensor_msgs.msg import Image
 from std_srvs.srv import Trigger
 
@@ -65,10 +66,9 @@ def stamp(message: Image | GroundTruth) -> tuple[int, int]:
 
 def watch() -> Watched:
     """Start the container, play the clip once from the beginning, return what arrived."""
-    command = [sys.executable, "-m", "newfound_nodes.container", "--ros-args", "--params-file",
-               str(ROOT / "config/demo.yaml"), "-p", "sim_camera:loop:=false",
-               "-p", "sim_camera:start_paused:=true"]  # fmt: skip
-    container = subprocess.Popen(command)
+    parameters = str(ROOT / "config/demo.yaml")
+    command = ["-m", "newfound_nodes.container", "--ros-args", "--params-file", parameters]
+    container = subprocess.Popen([sys.executable, *command])
     watched = Watched()
     try:
         rclpy.init()
@@ -102,6 +102,7 @@ def until(node: rclpy.node.Node, done, container: subprocess.Popen) -> None:
 
 def adapt(frames: list[tuple[GroundTruth, np.ndarray]]) -> list[float]:
     """Let ONDA follow the frames; its mean drift from the source after each of them."""
+    torch.set_num_threads(1)  # on a busy machine two threads mostly wait for each other
     network = imagenet_classifier()
     onda = Onda(network.eval(), OndaConfig(estimator="streaming"))
     drift = []
