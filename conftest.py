@@ -5,8 +5,10 @@ import os
 
 import pytest
 
-# Before anything imports rclpy.
+# Before anything imports rclpy or torch. The networks of the tests are tiny: two threads would
+# mostly wait for each other, above all on a busy machine.
 os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture
