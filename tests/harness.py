@@ -24,6 +24,8 @@ from rclpy.parameter import Parameter
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
 
+from newfound_nodes.runtime import spin
+
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 30.0  # s; reached only when something is broken
 
@@ -81,7 +83,7 @@ class Harness:
         self.executor.add_node(self.client)
         self.nodes: list[Any] = []
         self.processes: list[subprocess.Popen] = []
-        self._thread = threading.Thread(target=self.executor.spin, daemon=True)
+        self._thread = threading.Thread(target=spin, args=(self.executor,), daemon=True)
         self._thread.start()
 
     def add(self, node_class: type, name: str | None = None, **values: Any) -> Any:
@@ -167,9 +169,9 @@ class Harness:
             process.wait()
         for node in self.nodes:
             node.close()
-        self.executor.shutdown(timeout_sec=5.0)
         rclpy.shutdown(context=self.context)
         self._thread.join(10.0)
+        self.executor.shutdown(timeout_sec=5.0)
         for node in [*self.nodes, self.client]:
             node.destroy_node()
 

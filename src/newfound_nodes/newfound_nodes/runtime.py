@@ -6,7 +6,8 @@ import traceback
 from collections.abc import Callable, Sequence
 
 import rclpy
-from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
+from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor, ShutdownException
+from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.logging import get_logger
 from rclpy.node import Node
 
@@ -34,7 +35,7 @@ def serve(factories: Sequence[NodeFactory]) -> int:
         executor.add_node(node)
     try:
         if nodes:
-            _spin(executor)
+            spin(executor)
     except KeyboardInterrupt:
         pass
     finally:
@@ -51,13 +52,15 @@ def _make(factory: NodeFactory) -> Node | None:
         return None
 
 
-def _spin(executor: MultiThreadedExecutor) -> None:
+def spin(executor: MultiThreadedExecutor) -> None:
     """Spin; an exception in one node's callback is logged and stops neither it nor the others."""
     while executor.context.ok():
         try:
             executor.spin_once()
-        except ExternalShutdownException:
+        except (ExternalShutdownException, ShutdownException):
             return
+        except rclpy_implementation.InvalidHandle:
+            continue  # a transition destroyed a publisher while the executor looked at it
         except Exception:
             if not executor.context.ok():
                 return
