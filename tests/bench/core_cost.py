@@ -12,15 +12,19 @@ from collections.abc import Callable
 
 import torch
 
-from newfound_core.backbones import build_backbone
+from newfound_core.backbones import Backbone, build_backbone
 from newfound_core.classifier import Classifier
 from newfound_core.onda import Onda, OndaConfig
-from newfound_core.open_world.ncm import Ncm
+from newfound_core.open_world.heads import build_head
 from newfound_core.places import BnClassifier, BsfClassifier, WbnClassifier
 from tests.bench._timing import interleaved
 
 FRAMES = 10  # per turn, so that every turn of ONDA holds exactly one update
 CLASSES = 10
+
+
+def pretrained() -> Backbone:
+    return build_backbone("efficientnet_lite0", weights="imagenet")
 
 
 def frames() -> list[torch.Tensor]:
@@ -63,10 +67,10 @@ def rows(
 
 
 def places(rounds: int, images: list[torch.Tensor]) -> list[dict]:
-    models = {"BN": BnClassifier(build_backbone("efficientnet_lite0"), CLASSES)}
+    models = {"BN": BnClassifier(pretrained(), CLASSES)}
     for k in (2, 4, 8, 16):
-        models[f"WBN k={k}"] = WbnClassifier(build_backbone("efficientnet_lite0"), CLASSES, k)
-    models["BSF k=8"] = BsfClassifier(build_backbone("efficientnet_lite0"), CLASSES, 8)
+        models[f"WBN k={k}"] = WbnClassifier(pretrained(), CLASSES, k)
+    models["BSF k=8"] = BsfClassifier(pretrained(), CLASSES, 8)
     turns = {name: over(images, model.eval().categorize) for name, model in models.items()}
     against_bn = rows("places", turns, "BN", {"WBN k=8": "<= 1.10"}, rounds, FRAMES)
     some = {name: turns[name] for name in ("WBN k=2", "WBN k=8")}
@@ -75,7 +79,7 @@ def places(rounds: int, images: list[torch.Tensor]) -> list[dict]:
 
 def adaptation(rounds: int, images: list[torch.Tensor]) -> list[dict]:
     def network() -> Classifier:
-        return Classifier(build_backbone("efficientnet_lite0"), CLASSES).eval()
+        return Classifier(pretrained(), CLASSES).eval()
 
     turns = {"plain": over(images, network())}
     for estimator in ("streaming", "batch"):
@@ -86,12 +90,12 @@ def adaptation(rounds: int, images: list[torch.Tensor]) -> list[dict]:
 
 
 def decisions(rounds: int, images: list[torch.Tensor]) -> list[dict]:
-    backbone = build_backbone("efficientnet_lite0").eval()
+    backbone = pretrained().eval()
     turns = {"backbone pass": over(images[:1], backbone)}
     generator = torch.Generator().manual_seed(2)
     regions = torch.nn.functional.normalize(torch.randn(300, 1280, generator=generator))
     for count in (10, 100, 1000):
-        head = Ncm(1280)
+        head = build_head("ncm", 1280)
         head.extend([f"class {number}" for number in range(count)])
         means = torch.nn.functional.normalize(torch.randn(4 * count, 1280, generator=generator))
         labels = torch.arange(count).repeat(4)
