@@ -55,8 +55,8 @@ class StreamingEstimator:
         grid = sample_grid(inputs[0], self._positions, self._frames)
         buffer = self._buffers.get(index)
         if buffer is None or buffer.shape != grid.shape or buffer.dtype != grid.dtype:
-            buffer = self._buffers[index] = torch.empty_like(
-                grid, memory_format=torch.contiguous_format
+            buffer = self._buffers[index] = torch.empty(
+                grid.shape, dtype=grid.dtype, device=grid.device
             )
         # A copy: what follows in the network may overwrite its input.
         self._values[index] = buffer.copy_(grid)
@@ -73,7 +73,7 @@ class StreamingEstimator:
         if not math.isfinite(float(mean.sum() + variance.sum())):
             return None
         counts = [
-            values[index][0].numel() if index in values else 0
+            values[index].shape[:-1].numel() if index in values else 0
             for index in range(len(self._layers.names))
         ]
         weights = None
@@ -84,15 +84,14 @@ class StreamingEstimator:
     def _statistics(self, values: dict[int, Tensor]) -> tuple[Tensor, Tensor]:
         """Mean and variance of all layers; those with equally many values go together."""
         parts: dict[int, tuple[Tensor, Tensor]] = {}
-        widths = {index: v[0].numel() for index, v in values.items()}
-        for width in set(widths.values()):
-            members = [index for index in values if widths[index] == width]
+        counts = {index: v.shape[:-1].numel() for index, v in values.items()}
+        for count in set(counts.values()):
+            members = [index for index in values if counts[index] == count]
             sizes = [self._layers.channels[index] for index in members]
-            together = torch.cat([values[index].view(-1, width) for index in members])
-            mean = together.mean(1)
+            together = torch.cat([values[index].view(count, -1) for index in members], 1)
+            mean = together.mean(0)
             # Deviations from the frame's own mean: sums of squares would lose small variances.
-            deviation = torch.linalg.vector_norm(together.sub_(mean[:, None]), dim=1)
-            variance = deviation * (deviation / width)  # large squares do not overflow early
+            variance = together.sub_(mean).square_().mean(0)
             pieces = zip(mean.split(sizes), variance.split(sizes), strict=True)
             parts.update(zip(members, pieces, strict=True))
         like = next(iter(values.values()))
@@ -149,12 +148,13 @@ def merge_weights(counts: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def sample_grid(x: Tensor, positions: int, frame: int) -> Tensor:
-    """About `positions` values of each channel, on a regular grid, as [channels, N, ...].
+    """About `positions` values of each channel, on a regular grid, as [N, ..., channels].
 
     The grid moves with the number of the frame, so that in time every position is seen.
+    Channels come last because copying and summing are then long loops over them.
     """
     if x.dim() != 4:
-        return x.transpose(0, 1)
+        return x.movedim(1, -1)
     images, channels, height, width = x.shape
     step = max(1, round(math.sqrt(height * width / positions)))
     down, right = min(step, height), min(step, width)
@@ -162,8 +162,8 @@ def sample_grid(x: Tensor, positions: int, frame: int) -> Tensor:
     offset = frame % down * row + frame // down % right * column
     # One view instead of a chain of slices: this runs for every layer of every frame.
     return x.as_strided(
-        (channels, images, height // down, width // right),
-        (channel, image, row * down, column * right),
+        (images, height // down, width // right, channels),
+        (image, row * down, column * right, channel),
         x.storage_offset() + offset,
     )
 
