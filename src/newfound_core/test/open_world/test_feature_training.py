@@ -120,11 +120,20 @@ def test_a_cached_trunk_gives_the_same_result_and_prepares_each_image_once(toy):
 
 
 def test_a_cache_beyond_its_limit_is_not_made(toy):
+    prepared = []
+
+    def counting(image):
+        prepared.append(1)
+        return toy.inputs.prepare(image)
+
     model, data = staged_model(), ready(toy)[1]
+    data = StepData(data.new, [], type(toy.inputs)(counting), data.labels)
     config = StepConfig(
-        epochs=1, batch_size=16, trainable=("stages.two",), cache_trunk=True, cache_limit_mb=0
+        epochs=2, batch_size=16, trainable=("stages.two",), cache_trunk=True, cache_limit_mb=0
     )
     train_features(model, None, data, config, hooks=Hooks())
+    # Every image in every epoch, after one batch that showed how large the cache would be.
+    assert len(prepared) == 2 * len(data.samples) + config.batch_size
 
 
 def test_distillation_holds_the_features_to_the_old_network(toy):
