@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backbones by name."""
+
+import inspect
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from newfound_core.backbones import alexnets, efficientnet_lite, mobilenets, resnets
+from newfound_core.backbones.contract import Backbone
+from newfound_core.backbones.recipe import Recipe, Tensors
+from newfound_core.backbones.weights import ADVICE, load_strictly, read_weights
+from newfound_core.errors import BackboneError, ConfigError, WeightsError
+
+RECIPES: dict[str, Recipe] = {
+    **efficientnet_lite.RECIPES,
+    **resnets.RECIPES,
+    **alexnets.RECIPES,
+    **mobilenets.RECIPES,
+}
+
+
+def available_backbones() -> tuple[str, ...]:
+    """The names `build_backbone` knows, the default first; besides them `timm/<name>`."""
+    return tuple(RECIPES)
+
+
+def build_backbone(
+    name: str = "efficientnet_lite0",
+    weights: str | PathLike[str] | None = None,
+    **options: Any,
+) -> Backbone:
+    """Builds a network by name, with weights from a file or `"imagenet"`, or random ones.
+
+    A file holds either the tensors of the library's network under the library's names (a
+    classifier in it is left out) or those of a backbone built here. Either way every tensor
+    must fit. Options are those of the network: `width` of the CIFAR ResNets, `dropout` of
+    AlexNet, `drop_path_rate` of EfficientNet, anything timm takes for `timm/<name>`.
+    """
+    recipe = _recipe(name)
+    _check_options(name, recipe, options)
+    tensors = _tensors(name, recipe, weights)
+    network = recipe.create(**options)
+    if tensors is not None and not _is_own(tensors):
+        kept = {k: v for k, v in tensors.items() if not k.startswith(recipe.classifier)}
+        _load_trunk(network, kept, recipe, f"{name} ({weights})")
+    backbone = recipe.assemble(network)
+    if tensors is not None and _is_own(tensors):
+        load_strictly(backbone, tensors, f"{name} ({weights})")
+    backbone.name, backbone.options = name, dict(options)
+    return backbone
+
+
+def _recipe(name: str) -> Recipe:
+    if name.startswith("timm/"):
+        from newfound_core.backbones.timm_networks import timm_recipe
+
+        return timm_recipe(name.removeprefix("timm/"))
+    if name not in RECIPES:
+        raise BackboneError(
+            f"no backbone is called {name!r}. Known: {', '.join(RECIPES)}, and timm/<name>."
+        )
+    return RECIPES[name]
+
+
+def _check_options(name: str, recipe: Recipe, options: dict[str, Any]) -> None:
+    try:
+        inspect.signature(recipe.create).bind(**options)
+    except TypeError as error:
+        raise ConfigError(f"{name} cannot be built with {options}: {error}") from error
+
+
+def _tensors(name: str, recipe: Recipe, weights: str | PathLike[str] | None) -> Tensors | None:
+    if weights is None:
+        return None
+    if weights != "imagenet":
+        return read_weights(Path(weights))
+    if recipe.imagenet is None:
+        raise WeightsError(f"there are no published ImageNet weights of {name}. {ADVICE}")
+    return recipe.imagenet()
+
+
+def _is_own(tensors: Tensors) -> bool:
+    return all(name.startswith(("stem.", "stages.", "head.")) for name in tensors)
+
+
+def _load_trunk(network: nn.Module, tensors: Tensors, recipe: Recipe, origin: str) -> None:
+    """Loads all but the classifier, whose random values are about to be dropped."""
+    classifier = {k: v for k, v in network.state_dict().items() if k.startswith(recipe.classifier)}
+    load_strictly(network, tensors | classifier, origin)

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A checkpoint on disk: `checkpoint.json`, `model.safetensors`, and for the open world `memory/`.
+
+Writing is crash-safe: the directory appears complete or not at all. Reading is strict: whatever
+is missing, damaged, from another version or does not fit is a CheckpointError that says so.
+No pickle is ever opened.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from newfound_core.atomic_directory import atomic_directory
+from newfound_core.errors import CheckpointError
+from newfound_core.metadata import Metadata
+from newfound_core.methods import METHODS
+from newfound_core.tensors import check_finite
+
+JSON_NAME = "checkpoint.json"
+TENSORS_NAME = "model.safetensors"
+MEMORY_NAME = "memory"
+_DIGEST = "tensors_sha256"
+_JSON_LIMIT = 64 * 2**20  # bytes; a larger one is not ours
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What was read from a directory."""
+
+    metadata: Metadata
+    tensors: dict[str, Tensor]
+    directory: Path
+
+    @property
+    def memory_directory(self) -> Path | None:
+        """The folder with the samples kept from earlier steps, if there is one."""
+        return self.directory / MEMORY_NAME if self.metadata.memory else None
+
+
+def save_checkpoint(
+    directory: str | PathLike[str],
+    metadata: Metadata,
+    tensors: Mapping[str, Tensor],
+    *,
+    write_memory: Callable[[Path], None] | None = None,
+    replace: bool = False,
+) -> Path:
+    """Writes a checkpoint in one step; a reader sees the whole of it or nothing.
+
+    `write_memory` is given the folder `memory` to fill. An existing directory is refused, or
+    with `replace` exchanged atomically.
+    """
+    directory = Path(directory)
+    where = f"the checkpoint for {directory}"
+    _check_tensors(metadata.method, metadata.labels, tensors, where)
+    # Cloned, because safetensors refuses tensors that share memory.
+    plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    content = save(plain)
+    metadata = metadata.with_memory(write_memory is not None)
+    text = metadata.to_json(**{_DIGEST: hashlib.sha256(content).hexdigest()})
+    Metadata.from_values(_without_digest(json.loads(text)))  # what cannot be read is not written
+    try:
+        with atomic_directory(directory, replace=replace) as aside:
+            (aside / TENSORS_NAME).write_bytes(content)
+            if write_memory is not None:
+                (aside / MEMORY_NAME).mkdir()
+                write_memory(aside / MEMORY_NAME)
+            (aside / JSON_NAME).write_text(text, encoding="utf-8")
+    except FileExistsError as error:
+        raise CheckpointError(
+            f"{directory} exists already: choose another name, or ask for it to be replaced"
+        ) from error
+    except OSError as error:
+        raise CheckpointError(f"{directory} could not be written: {error}") from error
+    return directory
+
+
+def load_checkpoint(
+    directory: str | PathLike[str], method: str | Collection[str] | None = None
+) -> Checkpoint:
+    """Reads a checkpoint and checks all of it; `method` names what the caller can use."""
+    directory = Path(directory)
+    values = _read_json(_required(directory, JSON_NAME))
+    digest = values.get(_DIGEST)
+    try:
+        metadata = Metadata.from_values(_without_digest(values))
+        _check_method(metadata.method, method)
+    except CheckpointError as error:
+        raise CheckpointError(f"{directory / JSON_NAME}: {error}") from error
+    tensors = _read_tensors(_required(directory, TENSORS_NAME), digest)
+    _check_tensors(metadata.method, metadata.labels, tensors, str(directory))
+    if metadata.memory != (directory / MEMORY_NAME).is_dir():
+        said, found = ("declares", "no") if metadata.memory else ("declares no", "a")
+        raise CheckpointError(
+            f"{directory / JSON_NAME} {said} memory, but there is {found} folder {MEMORY_NAME}: "
+            "the checkpoint was copied in part or put together by hand"
+        )
+    return Checkpoint(metadata, tensors, directory)
+
+
+def _required(directory: Path, name: str) -> Path:
+    """The path of a file of the checkpoint, which must be there."""
+    if not directory.is_dir():
+        found = "is a file" if directory.is_file() else "does not exist"
+        raise CheckpointError(
+            f"{directory} {found}: a checkpoint is a directory with {JSON_NAME} and "
+            f"{TENSORS_NAME}. A .pth or other pickle is never opened."
+        )
+    path = directory / name
+    if not path.is_file():
+        others = ", ".join(sorted(entry.name for entry in directory.iterdir())[:8]) or "nothing"
+        raise CheckpointError(f"{directory} has no file {name}; it holds {others}")
+    return path
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not a number")
+
+    try:
+        if path.stat().st_size > _JSON_LIMIT:
+            raise ValueError(f"it is larger than {_JSON_LIMIT} bytes")
+        values = json.loads(path.read_bytes(), parse_constant=refuse)
+    except (OSError, ValueError, RecursionError) as error:  # not UTF-8 and not JSON included
+        raise CheckpointError(f"{path} is damaged: {error}. Copy the checkpoint again.") from error
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path} is damaged: it holds a {type(values).__name__}, no table")
+    return values
+
+
+def _without_digest(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != _DIGEST}
+
+
+def _read_tensors(path: Path, digest: Any) -> dict[str, Tensor]:
+    """Reads the file once, so that what was checked is what is used."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise CheckpointError(
+            f"{path} is not the file that {JSON_NAME} was written with (its SHA-256 differs): "
+            f"it is {_looks_like(content)}. Copy or export the checkpoint again."
+        )
+    try:
+        return load(content)
+    except SafetensorError as error:
+        raise CheckpointError(f"{path} is not a safetensors file: {error}") from error
+
+
+def _looks_like(content: bytes) -> str:
+    """A guess in words, for the message only."""
+    if content[:4] == b"PK\x03\x04" or (content[:1] == b"\x80" and content.endswith(b".")):
+        return "a pickle or .pth, which is never opened"
+    if len(content) < 8:
+        return f"cut off after {len(content)} bytes"
+    try:
+        load(content)
+    except SafetensorError:
+        return "cut off or damaged"
+    return "the file of another checkpoint, or was changed"
+
+
+def _check_method(found: str, wanted: str | Collection[str] | None) -> None:
+    wanted = (wanted,) if isinstance(wanted, str) else wanted
+    if wanted is not None and found not in wanted:
+        raise CheckpointError(
+            f"the checkpoint is of method {found!r}, but {' or '.join(sorted(wanted))} is needed"
+        )
+
+
+def _check_tensors(
+    method: str, labels: Collection[str], tensors: Mapping[str, Tensor], where: str
+) -> None:
+    """What can be said of the tensors before a model is built."""
+    rules = METHODS[method]
+    check_finite(tensors, where, rules.infinite)
+    counted = tensors.get(rules.label_tensor)
+    if counted is None or not counted.ndim:
+        raise CheckpointError(
+            f"{where}: a checkpoint of method {method!r} needs the tensor {rules.label_tensor}, "
+            f"which is missing"
+        )
+    if len(counted) != len(labels):
+        raise CheckpointError(
+            f"{where}: {JSON_NAME} lists {len(labels)} labels, but {rules.label_tensor} has "
+            f"{len(counted)} outputs. The folder was probably edited by hand; export it again."
+        )

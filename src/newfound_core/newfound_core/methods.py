@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The methods a checkpoint can be of, and what must hold for the tensors of each.
+
+A new method is a line here and a builder in `models`.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Method:
+    """What a checkpoint of one method can be checked for before its model is built."""
+
+    label_tensor: str  # its first dimension counts the labels
+    infinite: tuple[str, ...] = ()  # tensors in which infinity has a meaning
+
+
+_CLASSIFIER = Method("classifier.weight")
+_OPEN_WORLD = Method("head.means.value", infinite=("head.limit",))  # a limit not yet fitted
+
+METHODS: dict[str, Method] = {
+    "source": _CLASSIFIER,  # a plain classifier; ONDA starts from it
+    "bn": _CLASSIFIER,  # places: the baseline
+    "wbn": _CLASSIFIER,  # places: known or latent domains, by its option `latent`
+    "bsf": _CLASSIFIER,
+    "ncm": _OPEN_WORLD,
+    "nno": _OPEN_WORLD,
+    "deep_nno": _OPEN_WORLD,
+    "bdoc": _OPEN_WORLD,
+}

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models from and to checkpoints: `load_model(directory)`, `save_model(directory, model, …)`."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from newfound_core.backbones import Backbone, build_backbone
+from newfound_core.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from newfound_core.classifier import Classifier
+from newfound_core.errors import CheckpointError, ConfigError, NewfoundError
+from newfound_core.metadata import BackboneSpec, Metadata, Provenance
+from newfound_core.open_world.heads import HEADS
+from newfound_core.open_world.model import OpenWorldModel
+from newfound_core.places import (
+    BsfClassifier,
+    BsfConfig,
+    PlaceClassifier,
+    WbnClassifier,
+    WbnConfig,
+)
+from newfound_core.preprocessing import Preprocessing
+from newfound_core.tensors import load_into
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready for use, with what its checkpoint says about it."""
+
+    model: nn.Module
+    metadata: Metadata
+    directory: Path
+    device: torch.device
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of its classes, in the order of its outputs."""
+        return self.metadata.labels
+
+    def prepare(self, images: Sequence[np.ndarray]) -> Tensor:
+        """Images, uint8 [H, W, 3] RGB, as the model's input on the model's device."""
+        return self.metadata.preprocessing.batch(images).to(self.device)
+
+
+def load_model(
+    directory: str | PathLike[str],
+    method: str | Collection[str] | None = None,
+    device: str | torch.device = "cpu",
+) -> LoadedModel:
+    """Reads a checkpoint and builds its model for evaluation; strict at every step."""
+    place = check_device(device)
+    checkpoint = load_checkpoint(directory, method)
+    model = model_of(checkpoint).to(place)
+    return LoadedModel(model, checkpoint.metadata, checkpoint.directory, place)
+
+
+def model_of(checkpoint: Checkpoint) -> nn.Module:
+    """The model of a checkpoint that was read, in evaluation mode."""
+    try:
+        model = build_model(checkpoint.metadata)
+    except (NewfoundError, TypeError, ValueError, KeyError, AttributeError) as error:
+        raise CheckpointError(
+            f"{checkpoint.directory}: no model can be built from its metadata: {error}"
+        ) from error
+    load_into(model, checkpoint.tensors, str(checkpoint.directory))
+    return model.eval()
+
+
+def build_model(metadata: Metadata) -> nn.Module:
+    """The model that metadata describe, with random weights."""
+    backbone = build_backbone(metadata.backbone.name, **metadata.backbone.options)
+    return BUILDERS[metadata.method](backbone, metadata)
+
+
+def save_model(
+    directory: str | PathLike[str],
+    model: nn.Module,
+    labels: Sequence[str],
+    preprocessing: Preprocessing,
+    *,
+    domains: Sequence[str] = (),
+    thresholds: Mapping[str, float] | None = None,
+    provenance: Provenance | None = None,
+    write_memory: Callable[[Path], None] | None = None,
+    replace: bool = False,
+) -> Path:
+    """Writes a model as a checkpoint; method and options are read off the model itself."""
+    method, options = describe(model)
+    backbone = model.backbone
+    if not isinstance(backbone, Backbone) or not backbone.name:
+        raise CheckpointError(
+            "only a model around a backbone made by build_backbone can be saved: its name is "
+            "what the network is built from again"
+        )
+    metadata = Metadata(
+        method=method,
+        backbone=BackboneSpec(backbone.name, backbone.options),
+        labels=tuple(labels),
+        preprocessing=preprocessing,
+        domains=tuple(domains),
+        thresholds=dict(thresholds or {}),
+        options=options,
+        provenance=provenance or Provenance(),
+    )
+    _check_domains(metadata, getattr(model, "domains", 0))
+    return save_checkpoint(
+        directory, metadata, model.state_dict(), write_memory=write_memory, replace=replace
+    )
+
+
+def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
+    """The method of a model and its options, from which `build_model` makes it again."""
+    if isinstance(model, OpenWorldModel):
+        return model.head.name, model.options()
+    if isinstance(model, WbnClassifier):
+        return "wbn", asdict(model.config)
+    if isinstance(model, BsfClassifier):
+        return "bsf", asdict(model.config)
+    if isinstance(model, PlaceClassifier):
+        return "bn", {}
+    if isinstance(model, Classifier):
+        return "source", {"output_norm": model.output_norm}
+    raise CheckpointError(f"{type(model).__name__} is not a model that checkpoints know")
+
+
+def check_device(device: str | torch.device) -> torch.device:
+    """The device, if this machine has it: a robot must not fall back to its CPU in silence."""
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"the device {str(device)!r} cannot be used here: {reason}") from error
+    return place
+
+
+def _source(backbone: Backbone, metadata: Metadata) -> nn.Module:
+    return Classifier(backbone, len(metadata.labels), **metadata.options)
+
+
+def _bn(backbone: Backbone, metadata: Metadata) -> nn.Module:
+    return PlaceClassifier(backbone, len(metadata.labels), **metadata.options)
+
+
+def _wbn(backbone: Backbone, metadata: Metadata) -> nn.Module:
+    config = WbnConfig(**metadata.options)
+    return WbnClassifier(backbone, len(metadata.labels), len(metadata.domains), config)
+
+
+def _bsf(backbone: Backbone, metadata: Metadata) -> nn.Module:
+    config = BsfConfig(**metadata.options)
+    return BsfClassifier(backbone, len(metadata.labels), len(metadata.domains), config)
+
+
+def _open_world(backbone: Backbone, metadata: Metadata) -> nn.Module:
+    model = OpenWorldModel.from_options(backbone, metadata.options)
+    if (model.head.name, tuple(model.labels)) != (metadata.method, metadata.labels):
+        raise CheckpointError(
+            f"the head's options are of method {model.head.name!r} with {len(model.labels)} "
+            f"labels, but the checkpoint is of {metadata.method!r} with {len(metadata.labels)}, "
+            "or the labels differ. It was probably edited by hand; export it again."
+        )
+    return model
+
+
+def _check_domains(metadata: Metadata, count: int) -> None:
+    if len(metadata.domains) != count:
+        raise CheckpointError(
+            f"the model has {count} domains, but {len(metadata.domains)} are named: give one "
+            "name for each"
+        )
+
+
+BUILDERS: dict[str, Callable[[Backbone, Metadata], nn.Module]] = {
+    "source": _source,
+    "bn": _bn,
+    "wbn": _wbn,
+    "bsf": _bsf,
+    **dict.fromkeys(HEADS, _open_world),
+}

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batch normalisation whose statistics depend on the domain: one layer for WBN, mDA and ONDA.
+
+For k domains and assignments w[i, d] of the images i of a batch, with statistics
+mu_d, var_d weighted by w over images and positions,
+
+    y_i = gamma * sum_d w[i, d] (x_i - mu_d) / sqrt(var_d + eps) + beta.
+
+Since the assignment of an image is the same at all its positions, everything follows from
+the mean and variance of each image and channel, and the result is one scale and one shift
+per image and channel: the cost does not grow with k.
+"""
+
+import operator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from newfound_core.assignment import AssignmentContext
+from newfound_core.errors import ConfigError, DataError
+
+# A domain with less mass than this (in values per channel) is absent from the batch.
+ABSENT = 1e-6
+
+
+class WeightedStatistics(NamedTuple):
+    """Statistics of each domain in a batch."""
+
+    mean: Tensor  # [k, C]
+    variance: Tensor  # [k, C], biased: what the batch is normalised by
+    mass: Tensor  # [k], weighted number of values behind them
+    values: Tensor  # [k], effective number of values: n in n / (n - 1)
+
+
+def weighted_statistics(x: Tensor, weights: Tensor) -> WeightedStatistics:
+    """Mean and biased variance of every domain; `x` is [N, C, ...], `weights` [N, k].
+
+    The effective number of values is (sum w)^2 / sum w^2 (Kish). For hard assignments it is
+    the number of the domain's values, and for soft ones it makes n / (n - 1) the exact
+    correction, whereas n = sum w would turn it negative for a domain of little mass.
+    """
+    if x.dtype in (torch.float16, torch.bfloat16):
+        x = x.float()
+    weights = weights.to(x.dtype)
+    mean, variance = _image_statistics(x)
+    positions = x[0, 0].numel()
+    mass = weights.sum(0) * positions
+    share = weights * positions / mass.clamp(min=ABSENT)  # [N, k], sums to 1 over images
+    domain_mean = share.T @ mean
+    spread = variance[:, None] + (mean[:, None] - domain_mean) ** 2  # [N, k, C]
+    domain_variance = torch.einsum("nk,nkc->kc", share, spread)
+    squares = (weights.detach() ** 2).sum(0) * positions
+    values = mass.detach() ** 2 / squares.clamp(min=torch.finfo(x.dtype).tiny)
+    return WeightedStatistics(domain_mean, domain_variance, mass.detach(), values)
+
+
+def _image_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and biased variance over the positions of each image and channel, [N, C] each."""
+    if x.dim() == 2:
+        return x, torch.zeros_like(x)
+    flat = x.flatten(2)
+    mean = flat.mean(2)
+    # Not torch.var_mean: on a CPU it takes about ten times as long.
+    return mean, (flat - mean[..., None]).square().mean(2)
+
+
+class DomainBatchNorm(nn.Module):
+    """Base of the 1d and 2d layers; see the module's description.
+
+    With `domains=1` it is `nn.BatchNorm` and needs no assignment. With `affine="domain"`
+    every domain has its own gamma and beta.
+    """
+
+    allowed_dims: tuple[int, ...] = ()
+
+    def __init__(
+        self,
+        features: int,
+        domains: int,
+        assignment: AssignmentContext | None = None,
+        *,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: str = "shared",
+    ) -> None:
+        super().__init__()
+        if features < 1 or domains < 1:
+            raise ConfigError(f"need at least 1 feature and 1 domain, got {features}, {domains}")
+        if affine not in ("shared", "domain", "none"):
+            raise ConfigError(f"affine must be 'shared', 'domain' or 'none', got {affine!r}")
+        self.features, self.domains, self.affine = features, domains, affine
+        self.eps, self.momentum = eps, momentum
+        self.assignment = assignment or AssignmentContext()
+        shape = (domains, features) if affine == "domain" else (features,)
+        self.weight = nn.Parameter(torch.ones(shape)) if affine != "none" else None
+        self.bias = nn.Parameter(torch.zeros(shape)) if affine != "none" else None
+        self.register_buffer("running_mean", torch.zeros(domains, features))
+        self.register_buffer("running_var", torch.ones(domains, features))
+        self._table = _AffineTable()
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise `x` by the domains that the assignment in force names."""
+        if x.dim() not in self.allowed_dims or x.shape[1] != self.features:
+            raise DataError(
+                f"{type(self).__name__} expects a tensor of {self.allowed_dims} dimensions "
+                f"with {self.features} channels, got {list(x.shape)}"
+            )
+        if self.domains == 1:
+            return self._plain(x)
+        weights = self.assignment.required(x.shape[0], self.domains)
+        if self.training:
+            return self._train(x, weights.expand(x.shape[0], -1))
+        one_row = weights.dim() == 1 or (x.shape[0] == 1 and not torch.compiler.is_exporting())
+        if one_row and not torch.is_grad_enabled():
+            return self._table.normalize(x, weights.reshape(-1), self)
+        return self._normalize(x, weights, self.running_mean, self.running_var)
+
+    def _plain(self, x: Tensor) -> Tensor:
+        """k = 1: plain batch normalisation, bit for bit."""
+        weight = None if self.weight is None else self.weight.view(-1)
+        bias = None if self.bias is None else self.bias.view(-1)
+        mean, variance = self.running_mean[0], self.running_var[0]
+        return functional.batch_norm(
+            x, mean, variance, weight, bias, self.training, self.momentum, self.eps
+        )
+
+    def _train(self, x: Tensor, weights: Tensor) -> Tensor:
+        """Normalise by the batch's own statistics and let the running ones follow."""
+        batch = weighted_statistics(x, weights)
+        present = (batch.mass > ABSENT)[:, None]
+        # What an absent domain would have contributed is unknown; its weight is nil anyway.
+        mean = torch.where(present, batch.mean, self.running_mean)
+        variance = torch.where(present, batch.variance, self.running_var)
+        self._follow(batch)
+        return self._normalize(x, weights, mean, variance)
+
+    @torch.no_grad()
+    def _follow(self, batch: WeightedStatistics) -> None:
+        """Move the running statistics of the domains of which the batch has a variance."""
+        n = batch.values[:, None]
+        unbiased = batch.variance * n / (n - 1).clamp(min=ABSENT)
+        finite = batch.mean.isfinite() & unbiased.isfinite()
+        usable = (batch.mass[:, None] > ABSENT) & (n > 1 + ABSENT) & finite
+        mean = self.running_mean.lerp(batch.mean.to(self.running_mean.dtype), self.momentum)
+        variance = self.running_var.lerp(unbiased.to(self.running_var.dtype), self.momentum)
+        self.running_mean.copy_(torch.where(usable, mean, self.running_mean))
+        self.running_var.copy_(torch.where(usable, variance, self.running_var))
+
+    def _normalize(self, x: Tensor, weights: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """Apply the mixture of domains to `x`; differentiable in everything."""
+        scale, shift = self.scale_and_shift(weights.to(mean.dtype), mean, variance)
+        tail = (...,) + (None,) * (x.dim() - 2)
+        return x * scale[tail].to(x.dtype) + shift[tail].to(x.dtype)
+
+    def scale_and_shift(
+        self, weights: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The a, b of y = a x + b, per row of `weights` and channel."""
+        inverse = torch.rsqrt(variance + self.eps)
+        if self.weight is None or self.bias is None:
+            return weights @ inverse, -(weights @ (mean * inverse))
+        if self.affine == "domain":
+            scale = weights @ (self.weight * inverse)
+            return scale, weights @ (self.bias - self.weight * mean * inverse)
+        scale = self.weight * (weights @ inverse)
+        return scale, self.bias - self.weight * (weights @ (mean * inverse))
+
+    def extra_repr(self) -> str:
+        """What `print(layer)` shows."""
+        return (
+            f"{self.features}, domains={self.domains}, eps={self.eps}, "
+            f"momentum={self.momentum}, affine={self.affine!r}"
+        )
+
+
+class DomainBatchNorm1d(DomainBatchNorm):
+    """Domain-dependent batch normalisation of [N, C] or [N, C, L]."""
+
+    allowed_dims = (2, 3)
+
+
+class DomainBatchNorm2d(DomainBatchNorm):
+    """Domain-dependent batch normalisation of [N, C, H, W]."""
+
+    allowed_dims = (4,)
+
+
+class DomainBatchNormAct2d(DomainBatchNorm2d):
+    """`DomainBatchNorm2d` followed by the drop and activation layers of timm's fused layer."""
+
+    drop: nn.Module
+    act: nn.Module
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise, then activate."""
+        return self.act(self.drop(super().forward(x)))
+
+
+class _AffineTable:
+    """The scale and shift of every domain, kept between frames while nothing changes.
+
+    Inference on a video mixes the same k rows for every frame: one small matrix product per
+    layer, then the kernel of plain batch normalisation. An in-place change or replacement of
+    any of the tensors behind the rows is noticed by identity and version.
+    """
+
+    def __init__(self) -> None:
+        # (tensors, their versions, rows): one tuple, so that another thread sees all or none.
+        self._cache: tuple[list[Tensor], list[int], _Rows] | None = None
+
+    def normalize(self, x: Tensor, weights: Tensor, layer: DomainBatchNorm) -> Tensor:
+        """Normalise `x` by the mixture `weights` [k] of the layer's domains."""
+        rows = self._current(layer)
+        scale, shift = torch.mv(rows.table, weights.to(rows.table.dtype)).chunk(2)
+        # Plain batch normalisation with mean 0, variance 1, gamma = scale and beta = shift.
+        return functional.batch_norm(x, rows.zeros, rows.ones, scale, shift, False, 0.0, 0.0)
+
+    def _current(self, layer: DomainBatchNorm) -> "_Rows":
+        behind = (layer.running_mean, layer.running_var, layer.weight, layer.bias)
+        tensors = [t for t in behind if t is not None]
+        if any(t.is_inference() for t in tensors):
+            return _rows(layer)  # such tensors have no version to compare
+        versions = [t._version for t in tensors]
+        cache = self._cache
+        if cache is None or cache[1] != versions or not all(map(operator.is_, cache[0], tensors)):
+            cache = self._cache = (tensors, versions, _rows(layer))
+        return cache[2]
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "_AffineTable":
+        return _AffineTable()  # versions of the originals say nothing about the copies
+
+
+class _Rows(NamedTuple):
+    table: Tensor  # [2 C, k], scale and shift of each domain
+    zeros: Tensor  # [C]
+    ones: Tensor  # [C]
+
+
+def _rows(layer: DomainBatchNorm) -> _Rows:
+    mean, variance = layer.running_mean, layer.running_var
+    one_domain_each = torch.eye(layer.domains, dtype=mean.dtype, device=mean.device)
+    table = torch.cat(layer.scale_and_shift(one_domain_each, mean, variance), 1)
+    # Transposed but not copied: the product is twice as fast on columns.
+    return _Rows(table.T, torch.zeros_like(mean[0]), torch.ones_like(mean[0]))

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The adapter: predicts every frame with the current statistics and lets them follow.
+
+    mean     <- (1 - momentum) mean     + momentum * mean of the latest frames
+    variance <- (1 - momentum) variance + momentum * n / (n - 1) * variance of the latest frames
+
+Only statistics of batch normalisation change: no parameter, no dropout, no mode.
+
+In a layer with several domains (`DomainBatchNorm`) every domain follows the frames weighted
+by their assignment to it, and its step is scaled by its mean weight in them: a domain that
+the frames do not belong to stays where it is, so the domains do not collapse into one.
+"""
+
+import math
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from newfound_core.errors import BackboneError, ConfigError
+from newfound_core.onda.batch import BatchEstimator
+from newfound_core.onda.config import LIVE_OPTIONS, OndaConfig
+from newfound_core.onda.drift import Drift, measure_drift
+from newfound_core.onda.estimate import Estimator, PendingUpdate, ReadyUpdate
+from newfound_core.onda.frames import as_batch_of_one, label_and_entropy, logits_of
+from newfound_core.onda.guards import Anchor, RedundancyFilter
+from newfound_core.onda.layers import NormalizationLayers, Statistics
+from newfound_core.onda.memory import BalancedMemory, LatestFrames, Observation
+from newfound_core.onda.state import read_state, write_state
+from newfound_core.onda.streaming import StreamingEstimator
+
+
+@dataclass
+class OndaStatus:
+    """What the adapter has done so far."""
+
+    frames: int = 0  # predicted
+    counted: int = 0  # of these, gathered for an update
+    redundant: int = 0  # not gathered: looked like the last one
+    rejected: int = 0  # frames and estimates not used because they were not finite
+    updates: int = 0
+    resets: int = 0  # times the anchor restored the source
+    last_reset: str = ""  # why it last did, and at which frame
+    frozen: bool = False
+
+
+class Onda:
+    """Adapts the statistics of `network`, which must be in evaluation mode, while it predicts.
+
+    With `inline=True` an update runs inside `predict`, after the prediction is made. With
+    `inline=False` the caller moves the slow part elsewhere:
+
+        update = onda.pending_update()            # None until enough frames have counted
+        if update is not None:
+            ready = update.estimate()             # in another thread
+            onda.apply(ready)                     # takes effect between two frames
+
+    All methods may be called from any thread; they wait for a running prediction.
+    """
+
+    def __init__(
+        self, network: nn.Module, config: OndaConfig | None = None, *, inline: bool = True
+    ) -> None:
+        if any(module.training for module in network.modules()):
+            raise BackboneError(
+                "the network is in training mode: call network.eval() before adapting it"
+            )
+        self.network = network
+        self.config = config or OndaConfig()
+        self._inline = inline
+        self._lock = threading.RLock()
+        self._layers = NormalizationLayers(network)
+        self._source = self._online = self._layers.read()
+        self._estimator = self._build_estimator()
+        self._memory: LatestFrames | BalancedMemory = LatestFrames()
+        self._redundancy, self._anchor = RedundancyFilter(), Anchor()
+        self._status = OndaStatus()
+        self._since_update = 0
+        self._generation = 0  # an estimate made before a reset must not be applied after it
+
+    def _build_estimator(self) -> Estimator:
+        if self.config.estimator == "batch":
+            return BatchEstimator(self._layers)
+        return StreamingEstimator(self._layers, self.config.positions_per_frame)
+
+    # Prediction
+
+    def predict(self, frame: Tensor) -> Tensor:
+        """The logits [classes] of one frame, [C, H, W] or [1, C, H, W]; then learn from it."""
+        return logits_of(self(frame))[0]
+
+    def probabilities(self, frame: Tensor) -> Tensor:
+        """The class probabilities of one frame, which is learned from."""
+        return self.predict(frame).softmax(-1)
+
+    @torch.no_grad()
+    def __call__(self, frame: Tensor) -> Any:
+        """What the network itself returns for one frame, which is learned from."""
+        frame = as_batch_of_one(frame)
+        with self._lock:
+            self._status.frames += 1
+            counts = self._counts(frame)
+            if counts:
+                self._estimator.start(frame)
+            try:
+                output = self.network(frame)
+            finally:
+                sample = self._estimator.finish()
+            if counts:
+                self._learn(sample, output)
+            return output
+
+    def _counts(self, frame: Tensor) -> bool:
+        """Whether the frame may be learned from."""
+        if self._status.frozen:
+            return False
+        if not math.isfinite(float(frame.sum())):
+            self._status.rejected += 1
+            return False
+        threshold = self.config.redundancy_threshold
+        if self.config.skip_redundant and self._redundancy.is_redundant(frame, threshold):
+            self._status.redundant += 1
+            return False
+        return True
+
+    def _learn(self, sample: Any | None, output: Any) -> None:
+        """Remember a frame; update if it completes the number and updates run inline."""
+        if sample is None:
+            self._status.rejected += 1
+            return
+        observation = Observation(sample)
+        if self.config.balanced or self.config.anchor:
+            logits = logits_of(output)[0]
+            observation.label, observation.uncertainty = label_and_entropy(logits)
+            self._anchor.note(observation.uncertainty)
+            if self.config.balanced and isinstance(self._memory, LatestFrames):
+                self._memory = BalancedMemory(self.config.memory_size, len(logits))
+        self._memory.add(observation, self.config.frames_per_update)
+        self._status.counted += 1
+        self._since_update += 1
+        if self._inline and (update := self.pending_update()) is not None:
+            self.apply(update.estimate())
+
+    # Updates
+
+    def pending_update(self) -> PendingUpdate | None:
+        """The update that is due, once; None while too few frames have counted."""
+        with self._lock:
+            if self._since_update < self.config.frames_per_update:
+                return None
+            self._since_update = 0
+            drawn = self._memory.draw(self.config.frames_per_update)
+            if len(drawn) < 2:  # no variance in a single frame
+                return None
+            samples = [observation.sample for observation in drawn]
+            return PendingUpdate(self._estimator, samples, self._online, self._generation)
+
+    def apply(self, update: ReadyUpdate) -> bool:
+        """Let the statistics follow an estimate; False if it is outdated or not finite."""
+        with self._lock:
+            if self._status.frozen or update.generation != self._generation:
+                return False
+            if not update.estimate.is_finite():
+                self._status.rejected += 1
+                return False
+            step = self.config.momentum * update.estimate.share
+            self._online = self._online.lerp(update.estimate.statistics, step)
+            self._status.updates += 1
+            self._serve()
+            if self.config.anchor:
+                self._check_anchor()
+            return True
+
+    def _serve(self) -> None:
+        served = self._online
+        if self.config.anchor:
+            served = self._source.lerp(self._online, self.config.anchor_online_share)
+        self._layers.write(served)
+
+    def _check_anchor(self) -> None:
+        complaint = self._anchor.complaint(self.drift(), self.config)
+        if complaint is not None:
+            self.reset()
+            self._status.resets += 1
+            self._status.last_reset = f"{complaint} at frame {self._status.frames}"
+
+    # State
+
+    def drift(self) -> Drift:
+        """How far the online statistics are from the source."""
+        with self._lock:
+            return measure_drift(self._layers, self._source, self._online)
+
+    def status(self) -> OndaStatus:
+        """A copy of the counters."""
+        with self._lock:
+            return replace(self._status)
+
+    def reset(self) -> None:
+        """Return to the source statistics and forget the frames gathered so far."""
+        with self._lock:
+            self._switch_to(self._source)
+
+    def freeze(self) -> None:
+        """Keep the statistics as they are; predictions go on."""
+        with self._lock:
+            self._status.frozen = True
+            self._forget()
+
+    def unfreeze(self) -> None:
+        """Follow the stream again."""
+        with self._lock:
+            self._status.frozen = False
+
+    def reconfigure(self, **changes: Any) -> None:
+        """Change options while the stream runs, e.g. `momentum` or `frames_per_update`."""
+        fixed = set(changes) - LIVE_OPTIONS
+        if fixed:
+            raise ConfigError(
+                f"{sorted(fixed)} cannot change while the stream runs; these can: "
+                f"{sorted(LIVE_OPTIONS)}. Build a new Onda for the others"
+            )
+        with self._lock:
+            self.config = replace(self.config, **changes)
+            self._serve()
+
+    def save(self, path: Path | str) -> None:
+        """Write the online statistics and counters to a safetensors file."""
+        with self._lock:
+            status = self._status
+            counters = {"frames": status.frames, "updates": status.updates}
+            online, fingerprint = self._online, self._layers.fingerprint(self._source)
+        write_state(Path(path), online, counters, fingerprint, self.config)
+
+    def restore(self, path: Path | str) -> None:
+        """Go on from a saved state; a state of another network is a `CheckpointError`."""
+        fingerprint = self._layers.fingerprint(self._source)
+        online, counters = read_state(Path(path), len(self._source.mean), fingerprint)
+        like = self._source.mean
+        with self._lock:
+            self._switch_to(Statistics(online.mean.to(like), online.variance.to(like)))
+            self._status.frames = counters.get("frames", 0)
+            self._status.updates = counters.get("updates", 0)
+
+    def close(self) -> None:
+        """Stop listening to the network, which keeps its present statistics."""
+        self._estimator.close()
+
+    def _switch_to(self, online: Statistics) -> None:
+        self._online = online
+        self._forget()
+        self._serve()
+
+    def _forget(self) -> None:
+        self._generation += 1
+        self._since_update = 0
+        self._memory.clear()
+        self._anchor.clear()
+        self._redundancy.clear()

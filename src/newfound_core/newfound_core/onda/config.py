@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every option of ONDA, in one place."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from newfound_core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class OndaConfig:
+    """How fast the statistics follow the stream, and what guards them."""
+
+    frames_per_update: int = 10  # n_t in the thesis
+    momentum: float = 0.1  # alpha in the thesis
+    # batch: a second pass of the frames, normalised by their own statistics, as in training.
+    # streaming: statistics gathered while the frames are predicted; no second pass.
+    estimator: Literal["batch", "streaming"] = "batch"
+    # `streaming` looks at a grid of about this many positions of a feature map, another one in
+    # every frame. The last maps of a 224 px image have no more; reading all of the first
+    # ones would take half as long as the network and tell little that is new.
+    positions_per_frame: int = 49
+
+    # Frames of an update come from a memory balanced over predicted classes.
+    balanced: bool = False
+    memory_size: int = 64
+
+    # Serve a mixture of source and online statistics; return to the source when lost.
+    anchor: bool = False
+    anchor_online_share: float = 0.8  # rho: 1 would be ONDA alone, 0 the source alone
+    anchor_max_drift: float = 20.0  # mean over layers of the symmetric KL, in nats
+    anchor_entropy_band: tuple[float, float] = (0.0, 0.95)  # of the largest possible entropy
+
+    # Frames that look like the last one that counted do not count.
+    skip_redundant: bool = False
+    redundancy_threshold: float = 0.02  # mean difference of 8 x 8 thumbnails, normalised pixels
+
+    def __post_init__(self) -> None:
+        low, high = self.anchor_entropy_band
+        checks = {
+            "frames_per_update must be at least 2": self.frames_per_update >= 2,
+            "momentum must be in (0, 1]": 0 < self.momentum <= 1,
+            "estimator must be 'batch' or 'streaming'": self.estimator in ("batch", "streaming"),
+            "positions_per_frame must be at least 1": self.positions_per_frame >= 1,
+            "memory_size must be at least 2": self.memory_size >= 2,
+            "anchor_online_share must be in (0, 1]": 0 < self.anchor_online_share <= 1,
+            "anchor_max_drift must be positive": self.anchor_max_drift > 0,
+            "anchor_entropy_band must be 0 <= low < high <= 1": 0 <= low < high <= 1,
+            "redundancy_threshold must not be negative": self.redundancy_threshold >= 0,
+        }
+        broken = [rule for rule, holds in checks.items() if not holds]
+        if broken:
+            raise ConfigError(f"{'; '.join(broken)}; got {self}")
+
+
+# What may change while the stream runs; the rest decides how the adapter is built.
+LIVE_OPTIONS = frozenset(
+    {
+        "frames_per_update",
+        "momentum",
+        "anchor_online_share",
+        "anchor_max_drift",
+        "anchor_entropy_band",
+        "redundancy_threshold",
+    }
+)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""B-DOC: features clustered globally and locally, a learnt distance limit per class."""
+
+from dataclasses import dataclass
+from typing import ClassVar, get_args
+
+import torch
+from torch import Tensor
+
+from newfound_core.open_world.distances import DistanceForm, scaled_distances, squared_distances
+from newfound_core.open_world.head import OpenWorldHead
+from newfound_core.open_world.head_config import HeadConfig
+from newfound_core.open_world.limits import exact_limits
+from newfound_core.open_world.losses import (
+    distillation_loss,
+    global_clustering_loss,
+    local_clustering_loss,
+)
+from newfound_core.open_world.means import FeatureSums
+
+
+@dataclass(frozen=True, kw_only=True)
+class BdocConfig(HeadConfig):
+    """Form of the distance and weights of the loss."""
+
+    # "squared", as printed, did not train: with 512 or more dimensions its softmax saturates.
+    distance: DistanceForm = "norm"
+    # Otherwise features can lower the loss by growing instead of clustering.
+    detach_variance: bool = True
+    local_weight: float = 1.0  # lambda in the thesis
+    distillation_weight: float = 1.0  # gamma
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._one_of("distance", get_args(DistanceForm))
+        self._at_least("local_weight", 0)
+        self._at_least("distillation_weight", 0)
+
+    @classmethod
+    def as_printed(cls) -> "BdocConfig":
+        """Return the values of the thesis."""
+        return cls(distance="squared", detach_variance=False, reject_when="all_beyond")
+
+
+class Bdoc(OpenWorldHead):
+    """Distance ||f - mean_c||² / variance, or a form of it; unknown beyond the class's limit."""
+
+    name = "bdoc"
+    config_type: ClassVar[type[HeadConfig]] = BdocConfig
+    config: BdocConfig
+    variance: Tensor  # sigma² in the thesis: online estimate, averaged over dimensions
+    variance_batches: Tensor  # how many batches are in it
+
+    def __init__(self, dimension: int, config: HeadConfig | None = None) -> None:
+        super().__init__(dimension, config)
+        self.register_buffer("variance", torch.ones((), dtype=torch.float64))
+        self.register_buffer("variance_batches", torch.zeros((), dtype=torch.int64))
+
+    @property
+    def trains_features(self) -> bool:
+        """In every step."""
+        return True
+
+    @property
+    def distillation_weight(self) -> float:
+        """Gamma of the thesis."""
+        return self.config.distillation_weight
+
+    def begin_epoch(self, epoch: int, epochs: int) -> None:
+        """Start means and variance anew."""
+        super().begin_epoch(epoch, epochs)
+        self.variance_batches = torch.zeros_like(self.variance_batches)
+
+    def loss(
+        self, features: Tensor, labels: Tensor, old_features: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Global and local clustering, and distillation."""
+        features, labels, means, rows = self.training_view(features, labels)
+        variance = self._batch_variance(features)
+        to_means = self._scaled(squared_distances(features, means), variance)
+        to_batch = self._scaled(squared_distances(features, features), variance)
+        terms = {
+            "global": global_clustering_loss(to_means, labels),
+            "local": local_clustering_loss(to_batch, labels),
+        }
+        total = terms["global"] + self.config.local_weight * terms["local"]
+        if old_features is not None:
+            terms["distillation"] = distillation_loss(features, old_features[rows])
+            total = total + self.config.distillation_weight * terms["distillation"]
+        return {"total": total, **terms}
+
+    def observe(self, features: Tensor, labels: Tensor) -> None:
+        """Follow the means and the variance."""
+        super().observe(features, labels)
+        features = features.detach()[features.detach().isfinite().all(dim=1)]
+        if len(features) > 1:
+            now = features.double().var(dim=0, unbiased=False).mean()
+            batches = self.variance_batches
+            self.variance = (batches * self.variance + now) / (batches + 1)
+            self.variance_batches = batches + 1
+
+    def refit_from(self, sums: FeatureSums, *, features_changed: bool) -> None:
+        """Compute means and variance exactly.
+
+        The variance only scales all distances alike, so where the features did not change the
+        one of the first step serves on.
+        """
+        super().refit_from(sums, features_changed=features_changed)
+        if (features_changed or self.variance_batches == 0) and sums.count.sum() > 1:
+            self.variance = torch.full_like(self.variance, sums.variance())
+            self.variance_batches = torch.ones_like(self.variance_batches)
+
+    def fit_limits(self, features: Tensor, labels: Tensor) -> None:
+        """Set each class's limit to the minimum of the margin loss, with the features frozen."""
+        self.limit = exact_limits(self.distances(features), labels).to(self.limit.dtype)
+
+    def distances_from_squares(self, squares: Tensor) -> Tensor:
+        """Divide by the online estimate of the variance."""
+        return self._scaled(squares, self.variance.to(squares.dtype))
+
+    def _scaled(self, squares: Tensor, variance: Tensor) -> Tensor:
+        return scaled_distances(squares, variance, self.config.distance, self.dimension)
+
+    def _batch_variance(self, features: Tensor) -> Tensor:
+        if len(features) < 2:
+            return self.variance.to(features.dtype)
+        variance = features.var(dim=0, unbiased=False).mean()
+        return variance.detach() if self.config.detach_variance else variance

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one contract of all open-world methods: class means, distance limits, a decision."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from newfound_core.errors import CheckpointError, ConfigError, DataError
+from newfound_core.open_world.decision import UNKNOWN, Decision, choose
+from newfound_core.open_world.distances import root
+from newfound_core.open_world.head_config import HeadConfig
+from newfound_core.open_world.means import Batch, ClassMeans, FeatureSums, check_batch, finite_rows
+from newfound_core.open_world.search import MeanSearch
+
+
+class OpenWorldHead(nn.Module, ABC):
+    """Known classes as means in feature space, each with a limit of how far its samples lie.
+
+    A step of learning calls, in this order: `extend`, `begin_step`, then per epoch
+    `begin_epoch` and per batch `loss` and `observe`, at last `refit`, `fit_limits`, `end_step`.
+    """
+
+    name: ClassVar[str]
+    config_type: ClassVar[type[HeadConfig]]
+    limit: Tensor  # [C], distance beyond which a sample is not of the class; inf if not fitted
+
+    def __init__(self, dimension: int, config: HeadConfig | None = None) -> None:
+        super().__init__()
+        self.config = config if config is not None else self.config_type()
+        if not isinstance(self.config, self.config_type):
+            raise ConfigError(
+                f"{self.name} takes a {self.config_type.__name__}, "
+                f"got a {type(self.config).__name__}"
+            )
+        self.labels: list[str] = []
+        self.steps = 0
+        self.means = ClassMeans(dimension)
+        self.register_buffer("limit", torch.zeros(0))
+        self._search: MeanSearch | None = None
+
+    # What a method is made of.
+
+    @property
+    @abstractmethod
+    def trains_features(self) -> bool:
+        """Whether the coming step trains the network in front of the head."""
+
+    @property
+    def distillation_weight(self) -> float:
+        """How strongly features are held to those of the previous step's network."""
+        return 0.0
+
+    @abstractmethod
+    def loss(
+        self, features: Tensor, labels: Tensor, old_features: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Return the loss of a batch as "total", and its terms by name."""
+
+    def observe(self, features: Tensor, labels: Tensor) -> None:
+        """Follow a training batch; features are those from before the optimiser's step."""
+        self.means.update(features, labels)
+
+    @abstractmethod
+    def fit_limits(self, features: Tensor, labels: Tensor) -> None:
+        """Set the limits; the features should be of samples that were not trained on."""
+
+    def distances_from_squares(self, squares: Tensor) -> Tensor:
+        """Turn squared Euclidean distances into the method's own."""
+        return root(squares)
+
+    def score(self, distance: Tensor, limit: Tensor) -> Tensor:
+        """How well a sample fits: 1 on the mean, 0 on the limit, negative beyond."""
+        return 1 - distance / limit.clamp_min(torch.finfo(limit.dtype).tiny)
+
+    # Classes.
+
+    @property
+    def dimension(self) -> int:
+        """Length of a feature."""
+        return self.means.dimension
+
+    def extend(self, labels: Sequence[str]) -> None:
+        """Add classes; each counts as known once it has a mean."""
+        for label in labels:
+            if not isinstance(label, str) or not label.strip():
+                raise DataError(f"a class label must be a non-empty text, got {label!r}")
+            if label in self.labels:
+                raise DataError(f"class {label!r} is already known; labels must be unique")
+            self.labels.append(label)
+            self.means.extend(1)
+            default = self.limit.median() if len(self.limit) else self.limit.new_tensor(torch.inf)
+            self.limit = torch.cat([self.limit, default[None]])
+
+    def forget(self, label: str) -> int:
+        """Remove a class and return the index it had; later classes move down by one."""
+        if label not in self.labels:
+            known = ", ".join(self.labels) or "none"
+            raise DataError(f"cannot forget {label!r}: the known classes are {known}")
+        index = self.labels.index(label)
+        del self.labels[index]
+        self.means.forget(index)
+        self.limit = torch.cat([self.limit[:index], self.limit[index + 1 :]])
+        return index
+
+    # A step of learning.
+
+    def begin_step(self) -> None:
+        """Prepare for a step, after `extend`."""
+
+    def begin_epoch(self, epoch: int, epochs: int) -> None:
+        """Prepare for an epoch, counted from 0."""
+        self.means.restart_counts()
+
+    def refit(self, batches: Iterable[Batch], *, features_changed: bool) -> None:
+        """Compute means exactly from all samples at hand, by the network as it now is.
+
+        Where the features did not change, what earlier samples said still holds: the new ones
+        are added to the means by their number, instead of replacing them.
+        """
+        sums = FeatureSums(len(self.means), self.dimension, self.means.value.device)
+        self.refit_from(sums.add_all(batches), features_changed=features_changed)
+
+    def refit_from(self, sums: FeatureSums, *, features_changed: bool) -> None:
+        """Take over what `refit` summed up."""
+        if features_changed:
+            self.means.restart_counts()
+        self.means.merge(sums)
+
+    def end_step(self) -> None:
+        """Count the step as learned."""
+        self.steps += 1
+
+    def training_view(
+        self, features: Tensor, labels: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return usable features, their labels, the means labels point into, the rows used.
+
+        Samples with NaN or infinite features are left out, as are classes without a mean. A
+        class met for the first time starts from its mean in this batch.
+        """
+        check_batch(features, labels, classes=len(self.means), dimension=self.dimension)
+        rows = finite_rows(features)
+        features, labels = features[rows], labels[rows]
+        self.means.start_unseen(features, labels)
+        seen = self.means.seen
+        position = seen.cumsum(0) - 1
+        return features, position[labels], self.means.value[seen].to(features.dtype), rows
+
+    # Use.
+
+    @torch.no_grad()
+    def distances(self, features: Tensor) -> Tensor:
+        """Return the distance of every feature [N, D] to every class, as [N, C]."""
+        features = self._checked(features)
+        distances = self.distances_from_squares(self.search().squares(features))
+        return distances.masked_fill(~self.means.seen, torch.inf)
+
+    @torch.no_grad()
+    def decide(self, features: Tensor) -> Decision:
+        """Name each feature [N, D], or call it unknown."""
+        features = self._checked(features)
+        if not self.means.seen.any():
+            return _all_unknown(features)
+        squares, classes = self.search().candidates(features, self.config.shortlist)
+        distances = self.distances_from_squares(squares)
+        limits, seen = self.limit[classes], self.means.seen[classes]  # [N, K] or [C]
+        distances = distances.masked_fill(~seen, torch.inf)
+        column, nearest, known = choose(
+            distances, limits, self.config.reject_when, self.config.choose_from
+        )
+        classes, limits = classes.expand_as(distances), limits.expand_as(distances)
+        label, nearest = _pick(classes, column), _pick(classes, nearest)
+        distance, limit = _pick(distances, column), _pick(limits, column)
+        return Decision(
+            label=torch.where(known, label, UNKNOWN),
+            nearest=torch.where(distance.isfinite(), nearest, UNKNOWN),
+            score=self.score(distance, limit).nan_to_num(nan=-torch.inf, neginf=-torch.inf),
+            distance=distance.nan_to_num(nan=torch.inf, posinf=torch.inf),
+            limit=limit,
+        )
+
+    def search(self) -> MeanSearch:
+        """Return the prepared search over the current means, made anew when they changed."""
+        if self._search is None or not self._search.serves(self.means.value):
+            self._search = MeanSearch(self.means.value)
+        return self._search
+
+    def _checked(self, features: Tensor) -> Tensor:
+        if features.ndim != 2 or features.shape[1] != self.dimension:
+            raise DataError(
+                f"features have shape {tuple(features.shape)}, expected [N, {self.dimension}]"
+            )
+        return features.to(self.means.value.dtype)
+
+    # State.
+
+    def options(self) -> dict[str, Any]:
+        """Return everything but the tensors (`state_dict`), fit for JSON."""
+        return {
+            "method": self.name,
+            "dimension": self.dimension,
+            "labels": list(self.labels),
+            "steps": self.steps,
+            "config": asdict(self.config),
+        }
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """Make a head with the right shapes, ready for `load_tensors`."""
+        known = {field.name for field in fields(cls.config_type)}
+        unknown = sorted(set(options["config"]) - known)
+        if unknown:
+            raise CheckpointError(f"{cls.name} has no option named {', '.join(unknown)}")
+        head = cls(options["dimension"], cls.config_type(**options["config"]))
+        head.extend(options["labels"])
+        head.steps = options["steps"]
+        return head
+
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over saved tensors: all of them, no others, of the right shapes and types."""
+        own = self.state_dict()
+        for key in sorted(set(own) ^ set(tensors)):
+            found = "missing from" if key in own else "not expected in"
+            raise CheckpointError(f"tensor {key!r} is {found} the state of a {self.name} head")
+        for key, tensor in tensors.items():
+            if (tensor.shape, tensor.dtype) != (own[key].shape, own[key].dtype):
+                raise CheckpointError(
+                    f"tensor {key!r} has shape {tuple(tensor.shape)} and type {tensor.dtype}, "
+                    f"but {len(self.labels)} classes of dimension {self.dimension} need "
+                    f"{tuple(own[key].shape)} and {own[key].dtype}"
+                )
+            if tensor.isnan().any():
+                raise CheckpointError(f"tensor {key!r} of the {self.name} head holds NaN")
+        self.load_state_dict(dict(tensors))
+
+
+def _pick(values: Tensor, column: Tensor) -> Tensor:
+    return values.gather(1, column[:, None])[:, 0]
+
+
+def _all_unknown(features: Tensor) -> Decision:
+    unknown = torch.full(features.shape[:1], UNKNOWN, device=features.device)
+    infinite = torch.full(features.shape[:1], torch.inf, device=features.device)
+    return Decision(unknown, unknown, -infinite, infinite, infinite)

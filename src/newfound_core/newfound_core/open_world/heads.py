@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The open-world methods by name."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from newfound_core.errors import CheckpointError, ConfigError
+from newfound_core.open_world.bdoc import Bdoc
+from newfound_core.open_world.deep_nno import DeepNno
+from newfound_core.open_world.head import OpenWorldHead
+from newfound_core.open_world.ncm import NearestClassMean
+from newfound_core.open_world.nno import NearestNonOutlier
+
+HEADS: dict[str, type[OpenWorldHead]] = {
+    head.name: head for head in (NearestClassMean, NearestNonOutlier, DeepNno, Bdoc)
+}
+
+
+def build_head(name: str, dimension: int, **options: Any) -> OpenWorldHead:
+    """Make a head that knows nothing yet; `options` are those of its config."""
+    if name not in HEADS:
+        raise ConfigError(f"no open-world method is named {name!r}; there are {', '.join(HEADS)}")
+    head_type = HEADS[name]
+    try:
+        config = head_type.config_type(**options)
+    except TypeError as error:
+        raise ConfigError(f"options of {name}: {error}") from error
+    return head_type(dimension, config)
+
+
+def head_from_options(options: Mapping[str, Any]) -> OpenWorldHead:
+    """Make a head from what `options()` of another returned, ready for `load_tensors`."""
+    expected = {"method", "dimension", "labels", "steps", "config"}
+    if set(options) != expected:
+        wrong = ", ".join(sorted(set(options) ^ expected))
+        raise CheckpointError(f"the options of an open-world head lack or exceed: {wrong}")
+    if options["method"] not in HEADS:
+        raise CheckpointError(f"no open-world method is named {options['method']!r}")
+    return HEADS[options["method"]].from_options(options)

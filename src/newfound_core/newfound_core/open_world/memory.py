@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fixed-size memory: all that remains of old data."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from newfound_core.errors import ConfigError, DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One labelled image."""
+
+    image: np.ndarray | bytes  # uint8 [H, W, 3] in RGB order, or an encoded PNG or JPEG
+    label: str
+    source: str = ""  # where it came from: camera, web, a data set
+    held_out: bool = False  # never trained on: the limits are learnt from it
+
+    def pixels(self) -> np.ndarray:
+        """Return the image as uint8 [H, W, 3] in RGB order."""
+        if isinstance(self.image, np.ndarray):
+            return self.image
+        decoded = cv2.imdecode(np.frombuffer(self.image, np.uint8), cv2.IMREAD_COLOR)
+        if decoded is None:
+            raise DataError(
+                f"an image of class {self.label!r} ({len(self.image)} bytes) cannot be decoded; "
+                "expected a PNG or JPEG"
+            )
+        return cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
+
+
+@dataclass(frozen=True)
+class MemoryConfig:
+    """How much is kept."""
+
+    size: int = 2000  # samples, of all classes together
+    held_out_share: float = 0.2  # of each class's samples; 0 for methods without learnt limits
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ConfigError(f"the size of the memory must be at least 1, got {self.size}")
+        if not 0 <= self.held_out_share < 1:
+            raise ConfigError(f"held_out_share must be in [0, 1), got {self.held_out_share}")
+
+
+class Memory:
+    """Samples by class, never more than its size. What to keep is decided in `selection`."""
+
+    def __init__(
+        self,
+        config: MemoryConfig | None = None,
+        samples: Mapping[str, Sequence[Sample]] | None = None,
+    ) -> None:
+        self.config = config or MemoryConfig()
+        self._samples = {label: tuple(kept) for label, kept in (samples or {}).items()}
+        for label, kept in self._samples.items():
+            if any(sample.label != label for sample in kept):
+                raise DataError(f"the memory of class {label!r} holds samples of another class")
+        if len(self) > self.config.size:
+            raise DataError(f"{len(self)} samples do not fit a memory of {self.config.size}")
+
+    def __len__(self) -> int:
+        return sum(len(kept) for kept in self._samples.values())
+
+    @property
+    def labels(self) -> list[str]:
+        """Classes with at least one sample."""
+        return [label for label, kept in self._samples.items() if kept]
+
+    def samples(self, label: str) -> tuple[Sample, ...]:
+        """Samples of one class, most relevant first, held-out ones last."""
+        return self._samples.get(label, ())
+
+    def training(self) -> list[Sample]:
+        """Return every sample that may be trained on."""
+        return [sample for sample in self._all() if not sample.held_out]
+
+    def held_out(self) -> list[Sample]:
+        """Return every sample that limits may be learnt from."""
+        return [sample for sample in self._all() if sample.held_out]
+
+    def without(self, label: str) -> "Memory":
+        """Return the memory after a class was forgotten."""
+        kept = {name: samples for name, samples in self._samples.items() if name != label}
+        return Memory(self.config, kept)
+
+    def _all(self) -> Iterable[Sample]:
+        return (sample for kept in self._samples.values() for sample in kept)

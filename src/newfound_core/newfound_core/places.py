@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Place classifiers for buildings never seen in training: BN, WBN, WBN* and BSF.
+
+All of them share one contract:
+
+    output = model(images, domains)               # domain labels in training, where known
+    loss = sum(model.loss_terms(output, labels, domains).values())
+    prediction = model.categorize(images)         # probabilities and domain weights
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from newfound_core.assignment import AssignmentContext
+from newfound_core.backbones import Backbone
+from newfound_core.conversion import convert_batchnorm
+from newfound_core.domain_branch import (
+    DomainBranch,
+    assignment_entropies,
+    assignment_from,
+    check_softening,
+)
+from newfound_core.errors import ConfigError, DataError
+
+
+class PlaceOutput(NamedTuple):
+    """What a classifier says of N images."""
+
+    logits: Tensor  # [N, places]
+    domain_logits: Tensor  # [N, domains]; no columns for a model without domains
+    domain_weights: Tensor  # [N, domains], the assignment that was used
+
+
+class PlacePrediction(NamedTuple):
+    """Where N images were taken."""
+
+    probabilities: Tensor  # [N, places]
+    domain_weights: Tensor  # [N, domains], how much each source domain contributed
+
+
+class PlaceClassifier(nn.Module):
+    """A backbone and a linear classifier: the baseline BN, and the base of the others."""
+
+    def __init__(self, backbone: Backbone, places: int) -> None:
+        super().__init__()
+        if places < 2:
+            raise ConfigError(f"a place classifier needs at least 2 places, got {places}")
+        self.backbone = backbone
+        self.places = places
+        self.classifier: nn.Module = nn.Linear(backbone.feature_dim, places)
+
+    def forward(self, images: Tensor, domains: Tensor | None = None) -> PlaceOutput:
+        """Logits of the places; domain labels are not needed."""
+        none = images.new_zeros(len(images), 0)
+        return PlaceOutput(self.classifier(self.backbone(images)), none, none)
+
+    def loss_terms(
+        self, output: PlaceOutput, labels: Tensor, domains: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """The terms of the training loss, already weighted; their sum is minimised."""
+        return {"places": functional.cross_entropy(output.logits, labels)}
+
+    @torch.no_grad()
+    def categorize(self, images: Tensor) -> PlacePrediction:
+        """Probabilities of the places, and which sources they lean on."""
+        output = self(images)
+        return PlacePrediction(output.logits.softmax(-1), output.domain_weights)
+
+
+BnClassifier = PlaceClassifier
+
+
+@dataclass(frozen=True)
+class WbnConfig:
+    """Weighted batch normalisation: statistics per source domain, mixed by the branch."""
+
+    latent: bool = False  # False: domains are labelled in training (WBN* in the thesis)
+    domain_loss_weight: float = 1.0  # lambda, with labelled domains
+    # mDA's regularisers, with latent domains: all domains used, each image in one of them.
+    balance_weight: float = 0.0  # lambda_B
+    certainty_weight: float = 0.0  # lambda_E
+    # At test time only; to be chosen by holding out source domains in training.
+    assignment_smoothing: float = 0.0
+    assignment_temperature: float = 1.0
+    branch_reduction: int = 4  # step of the branch's grid; the thesis has 1 on ResNet
+
+    def __post_init__(self) -> None:
+        check_softening(self.assignment_temperature, self.assignment_smoothing)
+
+
+class WbnClassifier(PlaceClassifier):
+    """Normalisation behind the branch has statistics per domain; before it, it is plain.
+
+    The assignment of an image is its domain label in training (one-hot) or, with latent
+    domains and always at test time, the softmax of the domain branch.
+    """
+
+    def __init__(
+        self, backbone: Backbone, places: int, domains: int, config: WbnConfig | None = None
+    ) -> None:
+        super().__init__(backbone, places)
+        self.config = config or WbnConfig()
+        self.domains = domains
+        self.assignment = AssignmentContext()
+        behind_branch = list(backbone.stages.named_children())[backbone.branch_point :]
+        for name, stage in behind_branch:
+            new = convert_batchnorm(stage, domains, self.assignment)
+            setattr(backbone.stages, name, new)
+        backbone.head = convert_batchnorm(backbone.head, domains, self.assignment)
+        self.branch = DomainBranch.of(backbone, domains, self.config.branch_reduction)
+
+    def forward(self, images: Tensor, domains: Tensor | None = None) -> PlaceOutput:
+        """Logits of the places, normalised by the image's mixture of domains."""
+        early = self.backbone.early_features(images)
+        domain_logits = self.branch(early)
+        weights = self._weights(domain_logits, domains)
+        with self.assignment.use(weights):
+            features = self.backbone.from_early(early)
+        return PlaceOutput(self.classifier(features), domain_logits, weights)
+
+    def _weights(self, domain_logits: Tensor, domains: Tensor | None) -> Tensor:
+        if not self.training:
+            config = self.config
+            return assignment_from(
+                domain_logits, config.assignment_temperature, config.assignment_smoothing
+            )
+        if self.config.latent:
+            return domain_logits.softmax(-1)
+        return hard_assignment(domains, domain_logits)
+
+    def loss_terms(
+        self, output: PlaceOutput, labels: Tensor, domains: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Places, and either the labelled domains or the regularisers of latent ones."""
+        terms = super().loss_terms(output, labels)
+        if self.config.latent:
+            balance, certainty = assignment_entropies(output.domain_logits)
+            terms["balance"] = -self.config.balance_weight * balance
+            terms["certainty"] = self.config.certainty_weight * certainty
+        else:
+            terms["domains"] = self.config.domain_loss_weight * domain_loss(output, domains)
+        return terms
+
+
+@dataclass(frozen=True)
+class BsfConfig:
+    """Best sources forward: one classifier per source domain, mixed by the branch."""
+
+    uniform_share: float = 0.25  # alpha: how much all classifiers count alike
+    domain_loss_weight: float = 0.5  # lambda
+    assignment_temperature: float = 1.0
+    branch_reduction: int = 4
+
+    def __post_init__(self) -> None:
+        check_softening(self.assignment_temperature, self.uniform_share)
+
+
+class BsfClassifier(PlaceClassifier):
+    """Shared features, one linear classifier per source domain.
+
+    test:  z = (1 - alpha) sum_j w_j f_j(x) + alpha / k sum_j f_j(x)
+    train: with probability alpha per image w = 1 / k, else its domain label
+    """
+
+    def __init__(
+        self, backbone: Backbone, places: int, domains: int, config: BsfConfig | None = None
+    ) -> None:
+        super().__init__(backbone, places)
+        self.config = config or BsfConfig()
+        self.domains = domains
+        self.classifier = SourceClassifiers(backbone.feature_dim, places, domains)
+        self.branch = DomainBranch.of(backbone, domains, self.config.branch_reduction)
+
+    def forward(self, images: Tensor, domains: Tensor | None = None) -> PlaceOutput:
+        """Logits of the places, a mixture of what the sources' classifiers say."""
+        early = self.backbone.early_features(images)
+        domain_logits = self.branch(early)
+        each = self.classifier(self.backbone.from_early(early))  # [N, domains, places]
+        weights = self._weights(domain_logits, domains)
+        return PlaceOutput((weights[..., None] * each).sum(1), domain_logits, weights)
+
+    def _weights(self, domain_logits: Tensor, domains: Tensor | None) -> Tensor:
+        alpha = self.config.uniform_share
+        if not self.training:
+            return assignment_from(domain_logits, self.config.assignment_temperature, alpha)
+        weights = hard_assignment(domains, domain_logits)
+        uniform = torch.rand(len(weights), 1, device=weights.device) < alpha
+        return torch.where(uniform, torch.full_like(weights, 1 / self.domains), weights)
+
+    def loss_terms(
+        self, output: PlaceOutput, labels: Tensor, domains: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Places and domains."""
+        terms = super().loss_terms(output, labels)
+        terms["domains"] = self.config.domain_loss_weight * domain_loss(output, domains)
+        return terms
+
+
+class SourceClassifiers(nn.Module):
+    """One linear classifier per domain: [N, features] to [N, domains, places]."""
+
+    def __init__(self, features: int, places: int, domains: int) -> None:
+        super().__init__()
+        bound = features**-0.5  # as nn.Linear
+        self.weight = nn.Parameter(torch.empty(places, domains, features).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(places, domains).uniform_(-bound, bound))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """What every classifier says."""
+        return torch.einsum("nf,pdf->ndp", features, self.weight) + self.bias.T
+
+
+def hard_assignment(domains: Tensor | None, domain_logits: Tensor) -> Tensor:
+    """One-hot weights from domain labels, which training with known domains must have."""
+    count = domain_logits.shape[1]
+    if domains is None:
+        raise DataError(
+            "training with labelled domains needs the domain label of every image: call "
+            "model(images, domains), or choose latent domains"
+        )
+    if domains.shape != domain_logits.shape[:1]:
+        raise DataError(
+            f"got domain labels of shape {list(domains.shape)} for {len(domain_logits)} images"
+        )
+    if len(domains) and not 0 <= int(domains.min()) <= int(domains.max()) < count:
+        raise DataError(
+            f"domain labels must be 0 to {count - 1}, got {int(domains.min())} to "
+            f"{int(domains.max())}"
+        )
+    return functional.one_hot(domains.long(), count).to(domain_logits.dtype)
+
+
+def domain_loss(output: PlaceOutput, domains: Tensor | None) -> Tensor:
+    """Cross entropy of the domain branch."""
+    if domains is None:
+        raise DataError("the domain loss needs the domain label of every image")
+    return functional.cross_entropy(output.domain_logits, domains)
+
+
+def parameter_groups(
+    model: nn.Module, lr: float = 1e-3, new_lr: float = 1e-2
+) -> list[dict[str, object]]:
+    """Groups for the optimiser: the backbone at `lr`, classifier and branch at `new_lr`."""
+    new: list[nn.Parameter] = []
+    pretrained: list[nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        fresh = name.startswith(("classifier.", "branch."))
+        (new if fresh else pretrained).append(parameter)
+    return [{"params": pretrained, "lr": lr}, {"params": new, "lr": new_lr}]

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+import math
+
+import numpy as np
+import pytest
+import torch
+from newfound_core.errors import ConfigError
+from newfound_core.open_world.bdoc import Bdoc, BdocConfig
+
+
+def head_of(points, **options):
+    head = Bdoc(5, BdocConfig(**options)).double()
+    head.extend(["cup", "fork", "lamp"])
+    head.refit([(points.features, points.labels)], features_changed=True)
+    return head
+
+
+def in_form(squares, variance, form):
+    if form == "norm":
+        return np.sqrt(squares / variance)
+    return squares / (variance if form == "squared" else 5 * variance)
+
+
+@pytest.mark.parametrize("form", ["norm", "squared", "squared_summed"])
+def test_the_loss_is_the_printed_one_normalised_once(points, form):
+    head = head_of(points, distance=form, local_weight=0.6, distillation_weight=0.3)
+    x, y = points.features.numpy(), points.labels.numpy()
+    old, means = x + 0.5, head.means.value.numpy()
+    variance = x.var(axis=0).mean()
+    to_means = in_form(((x[:, None] - means) ** 2).sum(-1), variance, form)
+    to_batch = in_form(((x[:, None] - x) ** 2).sum(-1), variance, form)
+    expected = 0.0
+    for i in range(24):
+        expected += to_means[i, y[i]] + math.log(np.exp(-to_means[i]).sum())
+        others = [j for j in range(24) if j != i]
+        own = sum(math.exp(-to_batch[i, j]) for j in others if y[j] == y[i])
+        expected -= 0.6 * math.log(own / sum(math.exp(-to_batch[i, j]) for j in others))
+        expected += 0.3 * np.linalg.norm(x[i] - old[i])
+    found = head.loss(points.features, points.labels, torch.tensor(old))["total"]
+    assert found.item() == pytest.approx(expected / 24, rel=1e-6)
+
+
+@pytest.mark.parametrize("form", ["norm", "squared", "squared_summed"])
+def test_gradients_are_right_through_the_variance_too(points, form):
+    head = head_of(points, distance=form, detach_variance=False)
+    features = points.features[:7].clone().requires_grad_()
+    old = points.features[:7] + 0.3
+    assert torch.autograd.gradcheck(
+        lambda f: head.loss(f, points.labels[:7], old)["total"], features
+    )
+
+
+def test_a_detached_variance_gives_no_reward_for_moving_apart_and_an_attached_one_does(points):
+    """The derivative of the local term by the scale of all features.
+
+    Scaling features scales their deviation alike, so with its gradient nothing changes.
+    """
+    for detach, flat in ((False, True), (True, False)):
+        head = head_of(points, detach_variance=detach)
+        scale = torch.ones((), dtype=torch.float64, requires_grad=True)
+        loss = head.loss(points.features * scale, points.labels)["local"]
+        (slope,) = torch.autograd.grad(loss, scale)
+        assert (abs(slope.item()) < 1e-9) == flat
+
+
+def test_the_variance_is_followed_online_and_restarted_with_each_epoch(points):
+    head = head_of(points)
+    head.begin_epoch(0, 2)
+    parts = points.features[:12], points.features[12:]
+    for part in parts:
+        head.observe(part, points.labels[:12])
+    expected = np.mean([part.numpy().var(axis=0).mean() for part in parts])
+    assert head.variance.item() == pytest.approx(expected)
+    head.begin_epoch(1, 2)
+    head.observe(parts[0], points.labels[:12])
+    assert head.variance.item() == pytest.approx(parts[0].numpy().var(axis=0).mean())
+
+
+def test_a_step_ends_with_the_exact_variance_of_the_data(points):
+    head = head_of(points)
+    assert head.variance.item() == pytest.approx(points.features.numpy().var(axis=0).mean())
+
+
+@pytest.mark.parametrize("form", ["norm", "squared", "squared_summed"])
+def test_distances_at_test_time_use_the_online_variance(points, form):
+    head = head_of(points, distance=form)
+    head.variance.fill_(2.5)
+    squares = ((points.features.numpy()[:, None] - head.means.value.numpy()) ** 2).sum(-1)
+    found = head.distances(points.features).numpy()
+    np.testing.assert_allclose(found, in_form(squares, 2.5, form), rtol=1e-9)
+
+
+@pytest.mark.parametrize("form", ["norm", "squared", "squared_summed"])
+def test_limits_let_in_own_held_out_samples_and_keep_out_strangers(points, form):
+    head = head_of(points, distance=form)
+    head.fit_limits(points.features, points.labels)
+    assert head.decide(points.features).known.double().mean() > 0.6
+    assert not head.decide(points.features + 30).known.any()
+
+
+def test_the_printed_values_are_at_hand():
+    config = BdocConfig.as_printed()
+    assert (config.distance, config.detach_variance) == ("squared", False)
+    assert (config.reject_when, config.choose_from) == ("all_beyond", "all")
+    assert (config.local_weight, config.distillation_weight) == (1, 1)
+
+
+@pytest.mark.parametrize("options", [{"distance": "taxi"}, {"local_weight": -1}])
+def test_senseless_options_are_refused(options):
+    with pytest.raises(ConfigError):
+        BdocConfig(**options)

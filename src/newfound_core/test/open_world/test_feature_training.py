@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import torch
+from newfound_core.backbones import Backbone
+from newfound_core.errors import CheckpointError
+from newfound_core.open_world.feature_training import StepData, train_features
+from newfound_core.open_world.heads import build_head
+from newfound_core.open_world.model import EmbeddingConfig, OpenWorldModel
+from newfound_core.open_world.step_config import EpochState, Hooks, StepConfig, TrainingError
+from torch import nn
+
+CONFIG = StepConfig(epochs=4, batch_size=16, learning_rate=0.01, clip_gradient=5.0)
+
+
+def ready(toy, method="bdoc"):
+    model = toy.model(method)
+    model.head.extend(toy.classes[:2])
+    model.head.begin_step()
+    new = toy.samples("cup") + toy.samples("fork")
+    return model, StepData(new, [], toy.inputs, toy.classes[:2])
+
+
+def staged_model():
+    """A model of stages with batch normalisation and dropout, as real networks have."""
+    torch.manual_seed(0)
+    stages = OrderedDict(
+        one=nn.Sequential(nn.Conv2d(6, 6, 1), nn.BatchNorm2d(6), nn.Tanh()),
+        two=nn.Sequential(nn.Conv2d(6, 6, 1), nn.Dropout(0.2)),
+    )
+    backbone = Backbone(nn.Conv2d(3, 6, 1), stages, nn.Flatten(1), stem_channels=6, feature_dim=6)
+    head = build_head("bdoc", 6)
+    head.extend(["cup", "fork"])
+    return OpenWorldModel(backbone, head, EmbeddingConfig(normalize=False))
+
+
+def equal_state(one, other):
+    pairs = zip(one.state_dict().items(), other.state_dict().items(), strict=True)
+    return all(a == b and torch.equal(x, y) for (a, x), (b, y) in pairs)
+
+
+def test_training_lowers_the_loss(toy):
+    model, data = ready(toy)
+    totals = []
+    hooks = Hooks(on_epoch_end=lambda state: totals.append(state.losses["total"]))
+    train_features(model, None, data, CONFIG, hooks=hooks)
+    assert len(totals) == 4
+    assert totals[-1] < totals[0]
+
+
+def test_the_same_seed_gives_the_same_network_and_leaves_the_callers_randomness(toy):
+    models = []
+    for _ in range(2):
+        model, data = staged_model(), ready(toy)[1]
+        torch.manual_seed(7)
+        train_features(model, None, data, CONFIG, hooks=Hooks())
+        models.append(model)
+        expected = torch.Generator().manual_seed(7)
+        assert torch.rand(1).item() == torch.rand(1, generator=expected).item()
+    assert equal_state(*models)
+
+
+@pytest.mark.parametrize("stop_after", [1, 3])
+def test_resuming_after_an_epoch_ends_where_going_on_would_have(toy, stop_after):
+    whole, data = staged_model(), ready(toy)[1]
+    states: list[EpochState] = []
+    train_features(whole, None, data, CONFIG, hooks=Hooks(on_epoch_end=states.append))
+    resumed = staged_model()
+    train_features(resumed, None, data, CONFIG, hooks=Hooks(), resume=states[stop_after - 1])
+    assert equal_state(whole, resumed)
+
+
+def test_a_state_of_another_model_is_refused(toy):
+    model, data = ready(toy)
+    state = EpochState(1, {"model.other": torch.zeros(1)}, {})
+    with pytest.raises(CheckpointError, match="of another step or model"):
+        train_features(model, None, data, CONFIG, hooks=Hooks(), resume=state)
+
+
+def test_frozen_stages_do_not_change_and_the_named_one_does(toy):
+    model, data = staged_model(), ready(toy)[1]
+    before = {key: value.clone() for key, value in model.backbone.state_dict().items()}
+    config = StepConfig(epochs=2, batch_size=16, learning_rate=0.05, trainable=("stages.two",))
+    train_features(model, None, data, config, hooks=Hooks())
+    changed = {
+        key for key, value in model.backbone.state_dict().items() if not value.equal(before[key])
+    }
+    assert changed == {"stages.two.0.weight", "stages.two.0.bias"}
+
+
+def test_a_cached_trunk_gives_the_same_result_and_prepares_each_image_once(toy):
+    prepared = []
+
+    def counting(image):
+        prepared.append(1)
+        return toy.inputs.prepare(image)
+
+    results = []
+    for cache in (False, True):
+        model, data = staged_model(), ready(toy)[1]
+        prepared.clear()
+        inputs = type(toy.inputs)(counting)
+        data = StepData(data.new, [], inputs, data.labels)
+        config = StepConfig(
+            epochs=3,
+            batch_size=16,
+            learning_rate=0.05,
+            trainable=("stages.two",),
+            cache_trunk=cache,
+        )
+        train_features(model, None, data, config, hooks=Hooks())
+        results.append((model, len(prepared)))
+    (plain, plain_count), (cached, cached_count) = results
+    assert (plain_count, cached_count) == (180, 60)
+    for a, b in zip(plain.parameters(), cached.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_cache_beyond_its_limit_is_not_made(toy):
+    model, data = staged_model(), ready(toy)[1]
+    config = StepConfig(
+        epochs=1, batch_size=16, trainable=("stages.two",), cache_trunk=True, cache_limit_mb=0
+    )
+    train_features(model, None, data, config, hooks=Hooks())
+
+
+def test_distillation_holds_the_features_to_the_old_network(toy):
+    moved = {}
+    for weight in (0.0, 50.0):
+        old, data = ready(toy)
+        old.eval()
+        model = toy.model("bdoc", distillation_weight=weight)
+        model.head.extend(toy.classes[:2])
+        train_features(model, old, data, CONFIG, hooks=Hooks())
+        images = toy.batch(data.samples)
+        moved[weight] = (model(images) - old(images)).norm(dim=1).mean().item()
+    assert moved[50.0] < moved[0.0] / 2
+
+
+def test_a_loss_that_is_not_finite_stops_training_before_it_reaches_the_network(toy):
+    model, data = ready(toy)
+    broken = type(toy.inputs)(lambda image: torch.full((3, 1, 1), np.inf))
+    data = StepData(data.new, [], broken, data.labels)
+    with pytest.raises(TrainingError, match="Lower learning_rate"):
+        train_features(model, None, data, CONFIG, hooks=Hooks())
+    assert all(parameter.isfinite().all() for parameter in model.parameters())
