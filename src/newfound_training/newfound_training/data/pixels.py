@@ -54,7 +54,7 @@ class Pixels:
         """Some of the images; the pixels are copied into memory."""
         indices = np.asarray(indices, dtype=np.int64)
         array = None if self.array is None else self.array[indices]
-        return Pixels(self.images.select(indices), self.size, (), array, self.resize)
+        return Pixels(self.images.select(indices), self.size, self.corrupt, array, self.resize)
 
     def in_domain(self, name: str) -> "Pixels":
         """The images of one domain."""

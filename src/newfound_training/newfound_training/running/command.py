@@ -35,11 +35,9 @@ class Command:
 def execute(command: Command, arguments: Sequence[str]) -> int:
     """Runs a command; an error that newfound knows becomes a message, not a traceback."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    parser = build_parser(
-        command.name, command.options, command.summary, epilog=_epilog(command)
-    )
+    parser = build_parser(command.name, command.options, command.summary, epilog=_epilog(command))
     try:
-        options = parse_options(command.options, command.name, parser, arguments)
+        options: Any = parse_options(command.options, command.name, parser, arguments)
         _run(command, options)
     except NewfoundError as error:
         print(f"{command.name}: {error}", file=sys.stderr)

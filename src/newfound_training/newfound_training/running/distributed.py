@@ -113,7 +113,7 @@ class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
         new.num_batches_tracked = layer.num_batches_tracked
         return new.train(layer.training)
 
-    def _check_input_dim(self, input: Tensor) -> None:  # noqa: A002  torch's own name
+    def _check_input_dim(self, input: Tensor) -> None:
         pass
 
     def forward(self, x: Tensor) -> Tensor:
@@ -154,7 +154,7 @@ class _SumOverProcesses(torch.autograd.Function):
         return total
 
     @staticmethod
-    def backward(ctx: object, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
         total = gradient.clone()
         distributed.all_reduce(total)
         return total

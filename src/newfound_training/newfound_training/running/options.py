@@ -43,7 +43,9 @@ class CommonOptions:
     cache_limit_gb: float = option(20.0, "decoded images are kept on disk up to this size")
 
 
-def build_parser(name: str, options: type, description: str, epilog: str) -> argparse.ArgumentParser:
+def build_parser(
+    name: str, options: type, description: str, epilog: str
+) -> argparse.ArgumentParser:
     """A parser with one flag for each field; absent flags stay absent from the result."""
     parser = argparse.ArgumentParser(
         prog=name,

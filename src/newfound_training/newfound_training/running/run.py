@@ -4,7 +4,7 @@
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ class Run:
     device: torch.device
     seed: int
     data: str
-    team: Team = Team()
+    team: Team = field(default_factory=Team)
 
     def provenance(self, metrics: Mapping[str, Any]) -> Provenance:
         """Where a checkpoint made by this run comes from."""
@@ -78,7 +78,9 @@ def _refuse_other_options(path: Path, command: str, options: Mapping[str, Any]) 
         )
 
 
-def finish(run: Run, options: Mapping[str, Any], result: Mapping[str, Any], seconds: float) -> None:
+def finish(
+    run: Run, options: Mapping[str, Any], result: Mapping[str, Any], seconds: float
+) -> None:
     """Writes `result.json`: what every command reports, then what this one found."""
     if not run.team.leads:
         return

@@ -63,8 +63,14 @@ def _load_optimizer(optimizer: Optimizer, entries: dict[str, Any]) -> None:
     for key, value in entries.items():
         index, name = key.removeprefix(_OPTIMIZER).split(".", 1)
         parameter = parameters[int(index)]
-        if isinstance(value, Tensor) and value.shape == parameter.shape:
-            # In the memory layout that an uninterrupted run would have: other layouts take
-            # other code paths, which round differently.
-            value = torch.empty_like(parameter).copy_(value)
-        optimizer.state[parameter][name] = value
+        optimizer.state[parameter][name] = _laid_out_like(parameter, value)
+
+
+def _laid_out_like(parameter: Tensor, value: Any) -> Any:
+    """A value in the memory layout that it would have without the interruption.
+
+    Other layouts take other code paths, which round differently.
+    """
+    if isinstance(value, Tensor) and value.shape == parameter.shape:
+        return torch.empty_like(parameter).copy_(value)
+    return value

@@ -20,7 +20,7 @@ from newfound_training.running.distributed import share_statistics
 from newfound_training.running.log import TrainingLog
 from newfound_training.running.options import CommonOptions, option
 from newfound_training.running.run import Run
-from newfound_training.running.schedule import Schedule, learning_rate_factor
+from newfound_training.running.schedule import learning_rate_factor
 from newfound_training.running.state import STATE_NAME, load_state, save_state
 
 _log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class TrainingOptions(CommonOptions):
     new_lr: float = option(0.1, "learning rate of layers that start from random values")
     momentum: float = option(0.9, "of stochastic gradient descent")
     weight_decay: float = option(5e-4, "pulls weights towards nil")
-    schedule: Schedule = option("cosine", "of the learning rate: constant, step or cosine")
+    schedule: Literal["constant", "step", "cosine"] = option("cosine", "of the learning rate")
     drop_at: float = option(0.9, "with --schedule step: share of the steps before the drop")
     warmup: int = option(0, "steps over which the learning rate rises")
     precision: Literal["float32", "bfloat16"] = option(
@@ -69,11 +69,12 @@ class Task(ABC):
 
     def parameter_groups(self, lr: float, new_lr: float) -> list[dict[str, Any]]:
         """What the optimiser trains: the backbone at `lr`, the rest at `new_lr`."""
-        old, new = [], []
+        old: list[nn.Parameter] = []
+        new: list[nn.Parameter] = []
         for name, parameter in self.model.named_parameters():
             if parameter.requires_grad:
                 (old if name.startswith("backbone.") else new).append(parameter)
-        groups = [{"params": old, "lr": lr}, {"params": new, "lr": new_lr}]
+        groups: list[dict[str, Any]] = [{"params": old, "lr": lr}, {"params": new, "lr": new_lr}]
         return [group for group in groups if group["params"]]
 
 
@@ -99,7 +100,7 @@ def train(task: Task, options: TrainingOptions, run: Run) -> dict[str, float]:
             )
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
-            terms = _step(task, batch, optimizer, step, options, run)
+            terms = _step(task, batch, optimizer, step=step, options=options, run=run)
             log.scalars("train", run.team.mean(terms) | {"lr": rates[0] * factor}, step)
             if (step + 1) % options.save_every == 0 or step + 1 == options.iterations:
                 _save(task, optimizer, step + 1, run)
@@ -113,6 +114,7 @@ def _step(
     task: Task,
     batch: Any,
     optimizer: Optimizer,
+    *,
     step: int,
     options: TrainingOptions,
     run: Run,

@@ -41,7 +41,7 @@ class SourceTask(Task):
         )
         self._order = Shuffled(len(self.training_set), options.batch_size, run.seed)
         self.model = build_classifier(options, len(pixels.images.class_names))
-        self.model.to(run.device, memory_format=torch.channels_last)
+        self.model.to(run.device).to(memory_format=torch.channels_last)
 
     def batch(self, step: int) -> Batch:
         """Random variants of this process's share of the step's images."""
@@ -69,7 +69,11 @@ class SourceTask(Task):
         if not len(self.validation_set):
             return {}
         predicted = predict(
-            self.model, self._pixels, self.validation_set, self.preprocessing, self._run.device
+            self.model,
+            self._pixels,
+            self.validation_set,
+            preprocessing=self.preprocessing,
+            device=self._run.device,
         )
         correct = predicted == self._pixels.images.labels[self.validation_set]
         return {"validation_accuracy": float(correct.mean())}
@@ -102,6 +106,7 @@ def predict(
     model: nn.Module,
     pixels: Pixels,
     indices: np.ndarray,
+    *,
     preprocessing: Preprocessing,
     device: torch.device,
     batch_size: int = 50,

@@ -52,8 +52,10 @@ def list_cifar100(root: Path) -> Iterator[Listed]:
     below = root / "cifar-100-binary" if (root / "cifar-100-binary").is_dir() else root
     if not (below / "train.bin").is_file() and not (below / "test.bin").is_file():
         pickled = (root / "cifar-100-python").is_dir() or (below / "train").is_file()
-        reason = "is the Python version, a pickle, which is never opened" if pickled else (
-            "has neither train.bin nor test.bin"
+        reason = (
+            "is the Python version, a pickle, which is never opened"
+            if pickled
+            else ("has neither train.bin nor test.bin")
         )
         raise DataError(f"{root} {reason}: {_ADVICE}")
     names = _names(below / NAMES)

@@ -41,8 +41,8 @@ def _list_home(home: Path, root: Path) -> Iterator[Listed]:
             yield from _frames(home, floor, match, root)
         else:
             raise DataError(
-                f"{home / 'label.txt'}, line {number}: expected '<floor>/', a number of frames, or "
-                f"'<first> <last> <category>', got {text!r}"
+                f"{home / 'label.txt'}, line {number}: expected '<floor>/', a number of frames, "
+                f"or '<first> <last> <category>', got {text!r}"
             )
 
 
