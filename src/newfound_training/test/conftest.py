@@ -54,9 +54,12 @@ def command() -> Callable[..., list[str]]:
     def line(*arguments: object, processes: int = 1) -> list[str]:
         start = [sys.executable]
         if processes > 1:
-            start += ["-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
-            start += ["--master-addr=127.0.0.1", "--master-port=0", "--rdzv-backend=c10d"]
-            start += ["--rdzv-endpoint=127.0.0.1:0"]
+            start += [
+                "-m",
+                "torch.distributed.run",
+                "--standalone",
+                f"--nproc-per-node={processes}",
+            ]
         return [*start, "-m", "newfound_training", *map(str, arguments)]
 
     return line
