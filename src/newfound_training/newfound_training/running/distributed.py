@@ -122,7 +122,7 @@ class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
             return super().forward(x)
         dims = [0, *range(2, x.dim())]
         shape = [1, -1] + [1] * (x.dim() - 2)
-        values = x.float()
+        values = x.to(torch.promote_types(x.dtype, torch.float32))
         processes = distributed.get_world_size()
         mean = _sum_over_processes(values.mean(dims)) / processes
         centred = values - mean.view(shape)

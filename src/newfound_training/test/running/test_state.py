@@ -15,14 +15,14 @@ def network():
 
 
 def optimizers(model):
-    return {"sgd": SGD(model.parameters(), 0.1, momentum=0.9), "adam": Adam(model.parameters())}
+    return {"sgd": SGD(model.parameters(), 1e-3, momentum=0.9), "adam": Adam(model.parameters())}
 
 
 def steps(model, optimizer, first, last):
     for step in range(first, last):
         torch.manual_seed(step)
         optimizer.zero_grad()
-        model(torch.randn(4, 3, 8, 8)).square().sum().backward()
+        model(torch.randn(4, 3, 8, 8)).square().mean().backward()
         optimizer.step()
 
 

@@ -32,7 +32,7 @@ class TinyTask(Task):
         if step == self.interrupt_at:
             raise KeyboardInterrupt
         loss = functional.cross_entropy(self.model(images), labels)
-        self.losses.append(float(loss))
+        self.losses.append(float(loss.detach()))
         return {"classes": loss}
 
     def evaluate(self):

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -65,8 +67,6 @@ def test_accuracy_is_that_of_the_held_out_images(make_task):
 
 
 def test_frozen_stages_keep_their_weights_but_not_their_statistics(make_task):
-    from dataclasses import replace
-
     model = build_classifier(replace(OPTIONS, frozen_stages=2), 3)
     assert not any(p.requires_grad for p in model.backbone.stem.parameters())
     assert all(p.requires_grad for p in model.classifier.parameters())
@@ -74,7 +74,5 @@ def test_frozen_stages_keep_their_weights_but_not_their_statistics(make_task):
 
 
 def test_more_stages_than_there_are_cannot_be_frozen():
-    from dataclasses import replace
-
-    with pytest.raises(ConfigError, match="cannot be frozen|can be frozen"):
+    with pytest.raises(ConfigError, match="can be frozen"):
         build_classifier(replace(OPTIONS, frozen_stages=99), 3)
