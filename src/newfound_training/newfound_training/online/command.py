@@ -34,7 +34,6 @@ class Experiment:
     def __init__(self, options: OnlineOptions, run: Run) -> None:
         self.options, self.run = options, run
         self.images: ImageSet = open_images(options.data, options.layout)
-        self.images.require_every_class(self.images.domain_names)
         self.source_options = self._source_options()
         self._models: dict[str, LoadedModel] = {}
         self._domains: dict[str, Pixels] = {}
@@ -122,6 +121,7 @@ def run_evaluate_online(options: OnlineOptions, run: Run) -> dict[str, Any]:
         )
     experiment = Experiment(options, run)
     pairs = chosen_pairs(options, experiment.images)
+    experiment.images.require_every_class(_domains_of(pairs, experiment.images))
     targets = [experiment.target(source, target) for source, target in pairs]
     rows = [row_of(target, options) for target in targets]
     for row in rows:
@@ -140,6 +140,11 @@ def run_evaluate_online(options: OnlineOptions, run: Run) -> dict[str, Any]:
         "sweep": _sweep(experiment, options, run),
         "corrupt_images": list(experiment.pixels.corrupt),
     }
+
+
+def _domains_of(pairs: list[tuple[str, str]], images: ImageSet) -> list[str]:
+    """Those of the pairs that are in the data: the source of a checkpoint need not be."""
+    return sorted({name for pair in pairs for name in pair} & set(images.domain_names))
 
 
 def _trained_here(run: Run) -> dict[str, Any]:

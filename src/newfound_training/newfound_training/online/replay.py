@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from newfound_core.onda import Onda, OndaConfig
 from newfound_core.onda.batch import BatchEstimator
@@ -47,7 +48,8 @@ def replay(model: nn.Module, frames: Frames, order: np.ndarray, config: OndaConf
         estimator = GridListener(layers, config.positions_per_frame)
     predicted = []
     try:
-        for start in range(0, len(order), config.frames_per_update):
+        starts = range(0, len(order), config.frames_per_update)
+        for start in tqdm(starts, config.estimator, leave=False, disable=None):
             chunk = frames(order[start : start + config.frames_per_update])
             estimator.start(start)
             predicted.append(model(chunk).argmax(1).cpu().numpy())

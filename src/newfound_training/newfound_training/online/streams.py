@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from torch import Tensor
 
 from newfound_core.models import LoadedModel
 from newfound_core.onda import OndaConfig
@@ -33,7 +34,7 @@ class Target:
     seed: int
     limit: int = 0  # frames of a stream, 0 for all
 
-    def frames(self, indices: np.ndarray):  # type: ignore[no-untyped-def]  # Tensor
+    def frames(self, indices: np.ndarray) -> Tensor:
         """Prepared images."""
         images = self.loaded.metadata.preprocessing.batch([self.pixels[i] for i in indices])
         return to_device(images, self.loaded.device)

@@ -38,7 +38,7 @@ def execute(command: Command, arguments: Sequence[str]) -> int:
     parser = build_parser(command.name, command.options, command.summary, epilog=_epilog(command))
     try:
         options: Any = parse_options(command.options, command.name, parser, arguments)
-        _run(command, options)
+        _run(command, options, tuple(arguments))
     except NewfoundError as error:
         print(f"{command.name}: {error}", file=sys.stderr)
         return 1
@@ -48,13 +48,21 @@ def execute(command: Command, arguments: Sequence[str]) -> int:
     return 0
 
 
-def _run(command: Command, options: Any) -> None:
+def _run(command: Command, options: Any, arguments: tuple[str, ...]) -> None:
     for name in ("data", "out"):
         if not getattr(options, name):
             raise ConfigError(f"--{name} is required")
     device = check_device(local_device(options.device))
     with joined_team(device) as team:
-        run = Run(command.name, Path(options.out), device, options.seed, options.data, team)
+        run = Run(
+            command.name,
+            Path(options.out),
+            device,
+            options.seed,
+            options.data,
+            team,
+            arguments,
+        )
         values = as_values(options)
         begin(run, values)
         started = time.monotonic()

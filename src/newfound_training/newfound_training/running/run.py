@@ -2,9 +2,8 @@
 """One run of a command: where it writes, on which device, with whom."""
 
 import shlex
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ class Run:
     seed: int
     data: str
     team: Team = field(default_factory=Team)
+    arguments: tuple[str, ...] = ()  # as given on the command line
 
     def provenance(self, metrics: Mapping[str, Any]) -> Provenance:
         """Where a checkpoint made by this run comes from."""
@@ -38,11 +38,11 @@ class Run:
 
     def command_line(self) -> str:
         """The command as a person would type it."""
-        return shlex.join(["python", "-m", "newfound_training", self.command, *sys.argv[2:]])
+        return shlex.join(["python", "-m", "newfound_training", self.command, *self.arguments])
 
     def inside(self, name: str) -> "Run":
         """The same run, writing into a folder of its own."""
-        return Run(self.command, self.out / name, self.device, self.seed, self.data, self.team)
+        return replace(self, out=self.out / name)
 
 
 def begin(run: Run, options: Mapping[str, Any]) -> None:

@@ -29,6 +29,8 @@ def test_a_command_writes_its_result(tmp_path):
     out = tmp_path / "out"
     assert execute(COMMAND, ["--data", "d", "--out", str(out), "--number", "4"]) == 0
     assert json.loads((out / "result.json").read_text())["doubled"] == 8
+    line = json.loads((out / "result.json").read_text())["command_line"]
+    assert line.startswith("python -m newfound_training double --data d --out")
 
 
 @pytest.mark.parametrize(
