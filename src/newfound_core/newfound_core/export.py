@@ -46,7 +46,8 @@ class InferenceGraph(nn.Module):
     def __init__(self, model: nn.Module, example: Tensor) -> None:
         super().__init__()
         # A copy: tracing must not leave anything behind in a model that is in use.
-        self.model = copy.deepcopy(model).cpu().eval()
+        self.model = copy.deepcopy(model).cpu()
+        self.eval()  # the graph itself too: an exporter restores the mode it found
         with torch.no_grad():
             output = self.model(example)
         several = isinstance(output, tuple)

@@ -116,8 +116,8 @@ class DomainBatchNorm(nn.Module):
         if self.training:
             return self._train(x, weights.expand(x.shape[0], -1))
         one_row = weights.dim() == 1 or (x.shape[0] == 1 and not torch.compiler.is_exporting())
-        if one_row and not torch.is_grad_enabled():
-            return self._table.normalize(x, weights.reshape(-1), self)
+        if one_row and not torch.is_grad_enabled() and weights.dtype == x.dtype == torch.float32:
+            return self._table.normalize(x, weights if weights.dim() == 1 else weights[0], self)
         return self._normalize(x, weights, self.running_mean, self.running_var)
 
     def _plain(self, x: Tensor) -> Tensor:
@@ -216,16 +216,19 @@ class _AffineTable:
     def normalize(self, x: Tensor, weights: Tensor, layer: DomainBatchNorm) -> Tensor:
         """Normalise `x` by the mixture `weights` [k] of the layer's domains."""
         rows = self._current(layer)
-        scale, shift = torch.mv(rows.table, weights.to(rows.table.dtype)).chunk(2)
+        scale, shift = torch.mv(rows.table, weights).chunk(2)
         # Plain batch normalisation with mean 0, variance 1, gamma = scale and beta = shift.
-        return functional.batch_norm(x, rows.zeros, rows.ones, scale, shift, False, 0.0, 0.0)
+        # Not through `functional`, whose checks a layer of a small network feels.
+        return torch.batch_norm(x, scale, shift, rows.zeros, rows.ones, False, 0.0, 0.0, False)
 
     def _current(self, layer: DomainBatchNorm) -> "_Rows":
-        behind = (layer.running_mean, layer.running_var, layer.weight, layer.bias)
-        tensors = [t for t in behind if t is not None]
-        if any(t.is_inference() for t in tensors):
-            return _rows(layer)  # such tensors have no version to compare
-        versions = [t._version for t in tensors]
+        tensors = [layer.running_mean, layer.running_var]
+        if layer.weight is not None and layer.bias is not None:
+            tensors += [layer.weight, layer.bias]
+        try:
+            versions = [t._version for t in tensors]
+        except RuntimeError:  # made in inference mode: no version to compare
+            return _rows(layer)
         cache = self._cache
         if cache is None or cache[1] != versions or not all(map(operator.is_, cache[0], tensors)):
             cache = self._cache = (tensors, versions, _rows(layer))

@@ -141,6 +141,11 @@ def test_tracing_leaves_no_trace_in_the_model():
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
 
 
+def test_a_graph_of_a_model_in_training_is_in_evaluation_throughout():
+    graph = InferenceGraph(Classifier(network(), 5).train(), EXAMPLE)
+    assert not any(module.training for module in graph.modules())
+
+
 def perturbed(graph):
     return lambda images: [output + 0.01 for output in graph(images)]
 

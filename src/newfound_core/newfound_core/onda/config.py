@@ -28,7 +28,8 @@ class OndaConfig:
     # Serve a mixture of source and online statistics; return to the source when lost.
     anchor: bool = False
     anchor_online_share: float = 0.8  # rho: 1 would be ONDA alone, 0 the source alone
-    anchor_max_drift: float = 20.0  # mean over layers of the symmetric KL, in nats
+    # Mean over layers of the symmetric KL, in nats; from photographs to cartoons it is 0.1.
+    anchor_max_drift: float = 1.0
     anchor_entropy_band: tuple[float, float] = (0.0, 0.95)  # of the largest possible entropy
 
     # Frames that look like the last one that counted do not count.

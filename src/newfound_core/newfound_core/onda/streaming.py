@@ -37,6 +37,7 @@ class StreamingEstimator:
         self._positions = positions_per_frame
         self._frames = 0  # shifts the grid from frame to frame
         self._values: dict[int, Tensor] | None = None
+        self._buffers: dict[int, Tensor] = {}  # one per layer, reused from frame to frame
         self._weights: dict[int, Tensor | float] = {}
         self._handles = [
             module.register_forward_pre_hook(partial(self._observe, index))
@@ -51,9 +52,14 @@ class StreamingEstimator:
     def _observe(self, index: int, module: nn.Module, inputs: tuple[Any]) -> None:
         if self._values is None:
             return
-        grid = sample_grid(inputs[0].detach(), self._positions, self._frames)
-        # A copy in any case: what follows in the network may overwrite its input.
-        self._values[index] = grid.clone(memory_format=torch.contiguous_format).flatten(1)
+        grid = sample_grid(inputs[0], self._positions, self._frames)
+        buffer = self._buffers.get(index)
+        if buffer is None or buffer.shape != grid.shape or buffer.dtype != grid.dtype:
+            buffer = self._buffers[index] = torch.empty_like(
+                grid, memory_format=torch.contiguous_format
+            )
+        # A copy: what follows in the network may overwrite its input.
+        self._values[index] = buffer.copy_(grid)
         if not self._layers.plain:
             self._weights[index] = mean_assignment(module)
 
@@ -66,7 +72,10 @@ class StreamingEstimator:
         mean, variance = self._statistics(values)
         if not math.isfinite(float(mean.sum() + variance.sum())):
             return None
-        counts = [values[i].shape[1] if i in values else 0 for i in range(len(self._layers.names))]
+        counts = [
+            values[index][0].numel() if index in values else 0
+            for index in range(len(self._layers.names))
+        ]
         weights = None
         if not self._layers.plain:
             weights = self._layers.per_domain(self._weights, like=mean)
@@ -75,10 +84,11 @@ class StreamingEstimator:
     def _statistics(self, values: dict[int, Tensor]) -> tuple[Tensor, Tensor]:
         """Mean and variance of all layers; those with equally many values go together."""
         parts: dict[int, tuple[Tensor, Tensor]] = {}
-        for width in {v.shape[1] for v in values.values()}:
-            members = [index for index, v in values.items() if v.shape[1] == width]
+        widths = {index: v[0].numel() for index, v in values.items()}
+        for width in set(widths.values()):
+            members = [index for index in values if widths[index] == width]
             sizes = [self._layers.channels[index] for index in members]
-            together = torch.cat([values[index] for index in members])
+            together = torch.cat([values[index].view(-1, width) for index in members])
             mean = together.mean(1)
             # Deviations from the frame's own mean: sums of squares would lose small variances.
             deviation = torch.linalg.vector_norm(together.sub_(mean[:, None]), dim=1)
@@ -102,17 +112,23 @@ class StreamingEstimator:
             assigned = assigned * torch.stack(
                 [s.weights for s in samples if s.weights is not None]
             )
+        share, correction = merge_weights(counts, assigned)
+        if (share == share[:, :1]).all():
+            share = share[:, :1]  # the usual case, and much cheaper than a weight per row
+        else:
+            share = share.index_select(1, layers.row_group)
         means = layers.to_rows(torch.stack([s.mean for s in samples]).to(like))
         variances = layers.to_rows(torch.stack([s.variance for s in samples]).to(like))
-        mean, variance = merge(
-            means, variances, counts[:, layers.row_group], assigned[:, layers.row_group]
-        )
-        share = assigned.mean(0)[layers.row_group]
-        seen = share > 0
+        mean = (share * means).sum(0)
+        # The deviations of the frames' means are added to the variances within the frames.
+        biased = (share * (variances + (means - mean) ** 2)).sum(0)
+        variance = biased * correction[layers.row_group]
+        moved = assigned.mean(0)[layers.row_group]
         statistics = Statistics(
-            torch.where(seen, mean, current.mean), torch.where(seen, variance, current.variance)
+            torch.where(moved > 0, mean, current.mean),
+            torch.where(moved > 0, variance, current.variance),
         )
-        return Estimate(statistics, share)
+        return Estimate(statistics, moved)
 
     def close(self) -> None:
         """Stop listening."""
@@ -120,21 +136,16 @@ class StreamingEstimator:
             handle.remove()
 
 
-def merge(
-    means: Tensor, variances: Tensor, counts: Tensor, weights: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Mean and unbiased variance of frames together; all arguments are [frames, rows].
+def merge_weights(counts: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """How much each frame counts, [frames, groups] summing to 1, and n / (n - 1), [groups].
 
-    The deviations of the frames' means are added to the variances within the frames. n of
-    n / (n - 1) is the effective number of values, (sum w)^2 / sum w^2 over all values, which
-    is their plain number where all weights are 1.
+    n is the effective number of values, (sum w)^2 / sum w^2 over all values, which is their
+    plain number where all weights are 1.
     """
-    mass = (counts * weights).sum(0).clamp(min=torch.finfo(means.dtype).tiny)
+    mass = (counts * weights).sum(0).clamp(min=torch.finfo(counts.dtype).tiny)
     share = counts * weights / mass
-    mean = (share * means).sum(0)
-    biased = (share * (variances + (means - mean) ** 2)).sum(0)
     inverse_n = (share * weights / mass).sum(0)
-    return mean, biased / (1 - inverse_n).clamp(min=1e-6)
+    return share, 1 / (1 - inverse_n).clamp(min=1e-6)
 
 
 def sample_grid(x: Tensor, positions: int, frame: int) -> Tensor:
@@ -142,12 +153,19 @@ def sample_grid(x: Tensor, positions: int, frame: int) -> Tensor:
 
     The grid moves with the number of the frame, so that in time every position is seen.
     """
-    if x.dim() == 4:
-        height, width = x.shape[2:]
-        step = max(1, round(math.sqrt(height * width / positions)))
-        rows, columns = min(step, height), min(step, width)
-        x = x[:, :, frame % rows :: rows, (frame // rows) % columns :: columns]
-    return x.transpose(0, 1)
+    if x.dim() != 4:
+        return x.transpose(0, 1)
+    images, channels, height, width = x.shape
+    step = max(1, round(math.sqrt(height * width / positions)))
+    down, right = min(step, height), min(step, width)
+    image, channel, row, column = x.stride()
+    offset = frame % down * row + frame // down % right * column
+    # One view instead of a chain of slices: this runs for every layer of every frame.
+    return x.as_strided(
+        (channels, images, height // down, width // right),
+        (channel, image, row * down, column * right),
+        x.storage_offset() + offset,
+    )
 
 
 def mean_assignment(module: nn.Module) -> Tensor | float:

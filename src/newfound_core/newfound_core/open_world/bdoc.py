@@ -25,7 +25,7 @@ class BdocConfig(HeadConfig):
 
     # "squared", as printed, did not train: with 512 or more dimensions its softmax saturates.
     distance: DistanceForm = "norm"
-    # Otherwise features can lower the loss by growing instead of clustering.
+    # With its gradient the loss is blind to the features' scale: nothing stops their inflation.
     detach_variance: bool = True
     local_weight: float = 1.0  # lambda in the thesis
     distillation_weight: float = 1.0  # gamma

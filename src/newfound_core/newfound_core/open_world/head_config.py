@@ -17,7 +17,7 @@ class HeadConfig:
     choose_from: ChooseFrom = "all"
     # Exact distances only to so many classes, those nearest in a small projection; 0 compares
     # with every class. See `search`.
-    shortlist: int = 12
+    shortlist: int = 8
 
     def __post_init__(self) -> None:
         self._one_of("reject_when", get_args(RejectWhen))

@@ -60,6 +60,18 @@ def test_large_maps_are_looked_at_on_a_grid_that_moves_until_all_is_seen():
     assert sorted(torch.cat(seen).tolist()) == list(range(64))
 
 
+def test_the_grid_is_the_same_in_any_memory_layout():
+    x = torch.randn(2, 5, 9, 7)
+    expected = x[:, :, 1::2, 0::2][:, :, :4, :3].transpose(0, 1)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        assert torch.equal(sample_grid(x.to(memory_format=layout), 16, frame=1), expected)
+    wider = torch.randn(2, 8, 9, 7)
+    part = wider[:, 2:7]  # a view that starts inside its storage
+    assert torch.equal(
+        sample_grid(part, 16, 1), part[:, :, 1::2, ::2][:, :, :4, :3].transpose(0, 1)
+    )
+
+
 @pytest.mark.parametrize("positions", [1, 7, 63, 64, 1000])
 @pytest.mark.parametrize("size", [(5, 13), (1, 50), (7, 7)])
 def test_a_grid_is_never_empty(positions, size):

@@ -50,7 +50,21 @@ def test_gradients_are_right_through_the_variance_too(points, form):
     )
 
 
-def test_a_detached_variance_gives_no_reward_for_moving_apart_and_an_attached_one_does(points):
+def test_gradients_are_right_with_the_variance_held_fixed(points, monkeypatch):
+    head = head_of(points)
+    features = points.features[:7].clone().requires_grad_()
+    variance = features.detach().var(dim=0, unbiased=False).mean()
+
+    def loss(f):
+        return head.loss(f, points.labels[:7])["total"]
+
+    (detached,) = torch.autograd.grad(loss(features), features)
+    monkeypatch.setattr(head, "_batch_variance", lambda f: variance)
+    assert torch.autograd.gradcheck(loss, features)
+    torch.testing.assert_close(torch.autograd.grad(loss(features), features)[0], detached)
+
+
+def test_with_the_variances_gradient_the_loss_is_blind_to_the_features_scale(points):
     """The derivative of the local term by the scale of all features.
 
     Scaling features scales their deviation alike, so with its gradient nothing changes.

@@ -6,11 +6,11 @@ from newfound_core.open_world import search
 from newfound_core.open_world.search import MeanSearch
 
 
-def clustered(classes=600, dimension=160, samples=50, seed=0):
+def clustered(classes=600, dimension=160, samples=50, seed=0, offset=5.0):
     """Means near a subspace, as those of a network are, and samples around some of them."""
     generator = torch.Generator().manual_seed(seed)
     spectrum = torch.arange(1, dimension + 1) ** -0.5
-    means = 5 + torch.randn(classes, dimension, generator=generator) * spectrum
+    means = offset + torch.randn(classes, dimension, generator=generator) * spectrum
     own = torch.randint(classes, (samples,), generator=generator)
     noise = 0.2 * torch.randn(samples, dimension, generator=generator) * spectrum
     return means, means[own] + noise, own
@@ -20,14 +20,19 @@ def direct(features, means):
     return ((features.double()[:, None] - means.double()[None]) ** 2).sum(-1).numpy()
 
 
-def test_all_distances_equal_the_direct_form_in_double_precision():
-    means, features, _ = clustered()
+near_and_far_from_the_origin = pytest.mark.parametrize("offset", [0.0, 0.5, 5.0, 100.0])
+
+
+@near_and_far_from_the_origin
+def test_all_distances_equal_the_direct_form_in_double_precision(offset):
+    means, features, _ = clustered(offset=offset)
     found = MeanSearch(means).squares(features).numpy()
     np.testing.assert_allclose(found, direct(features, means), rtol=1e-4, atol=1e-4)
 
 
-def test_the_shortlist_holds_the_nearest_class_with_its_full_distance():
-    means, features, own = clustered()
+@near_and_far_from_the_origin
+def test_the_shortlist_holds_the_nearest_class_with_its_full_distance(offset):
+    means, features, own = clustered(offset=offset)
     squares, classes = MeanSearch(means).candidates(features, 12)
     assert squares.shape == classes.shape == (50, 12)
     nearest = classes.gather(1, squares.argmin(1, keepdim=True))[:, 0]
