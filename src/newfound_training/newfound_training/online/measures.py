@@ -12,6 +12,7 @@ import numpy as np
 
 SHARES = (25, 50, 90)  # percent of the stream, as in the thesis
 WINDOW = 10  # percent
+SMALLEST_GAP = 0.02  # below it a share of the gap would be noise divided by noise
 
 
 def accuracies(correct: np.ndarray) -> dict[str, float]:
@@ -33,9 +34,12 @@ def last_half(correct: np.ndarray) -> np.ndarray:
 
 
 def gap_closed(online: float, source_only: float, re_estimated: float) -> float | None:
-    """The share of the way from source only to re-estimated; None if there is no gap."""
+    """The share of the way from source only up to re-estimated.
+
+    None where re-estimating gains less than two points, or loses: there is no gap to close.
+    """
     gap = re_estimated - source_only
-    return None if abs(gap) < 1e-9 else (online - source_only) / gap
+    return None if gap < SMALLEST_GAP else (online - source_only) / gap
 
 
 def mean_of(measures: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -46,7 +46,10 @@ def _closed(row: dict[str, Any], estimator: str) -> float | None:
 
 
 def average_of(rows: Sequence[dict[str, Any]], estimators: Sequence[str]) -> dict[str, Any]:
-    """Means over pairs. `gap_closed` is that of the means; `mean_gap_closed` that of the pairs."""
+    """Means over all pairs; `gap_closed` is that of these means.
+
+    `mean_gap_closed` is the mean of the shares of those pairs that have a gap.
+    """
     average: dict[str, Any] = {}
     for name in ("source_only", "re_estimated", *estimators):
         average[name] = {c: float(np.mean([row[name][c] for row in rows])) for c in COLUMNS}
@@ -54,6 +57,7 @@ def average_of(rows: Sequence[dict[str, Any]], estimators: Sequence[str]) -> dic
         average[name]["gap_closed"] = _closed(average, name)
         closed = [row[name]["gap_closed"] for row in rows if row[name]["gap_closed"] is not None]
         average[name]["mean_gap_closed"] = float(np.mean(closed)) if closed else None
+        average[name]["pairs_with_gap"] = len(closed)
     return average
 
 

@@ -24,7 +24,12 @@ def test_a_very_short_stream_still_has_accuracies():
 def test_the_closed_share_of_the_gap():
     assert gap_closed(0.5, source_only=0.3, re_estimated=0.7) == pytest.approx(0.5)
     assert gap_closed(0.2, source_only=0.3, re_estimated=0.7) == pytest.approx(-0.25)
-    assert gap_closed(0.5, source_only=0.3, re_estimated=0.3) is None
+
+
+def test_without_a_gap_there_is_no_share_of_it():
+    assert gap_closed(0.5, source_only=0.3, re_estimated=0.31) is None
+    # Where the target's own statistics do harm, following them is not a success of 100 %.
+    assert gap_closed(0.74, source_only=0.88, re_estimated=0.73) is None
 
 
 def test_means_are_taken_name_by_name():
