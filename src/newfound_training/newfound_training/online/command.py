@@ -191,8 +191,8 @@ COMMAND = Command(
         "re_estimated\n      and each estimator the accuracies after_25, after_50, after_90 "
         "(the tenth of the\n      stream that begins there), last_half and all, as means over "
         "orders; under each\n      estimator also gap_closed, the share of the way from "
-        "source_only to re_estimated in\n      the last half (null if that is not two points up); dial, the accuracy of two-domain "
-        "training, where asked for",
+        "source_only to re_estimated in\n      the last half (null if that is not at least "
+        "two points up); dial, the accuracy of\n      two-domain training, where asked for",
         "average": "the same over all pairs; gap_closed is that of the averages, mean_gap_closed "
         "the mean\n      over the pairs_with_gap pairs that have one",
         "sources": "validation accuracy of the models trained here",
