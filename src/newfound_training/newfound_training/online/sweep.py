@@ -17,7 +17,7 @@ Streams = dict[str, dict[float, list[np.ndarray]]]  # option, value, orders
 def sweep_streams(target: Target, options: OnlineOptions) -> Streams:
     """Streams with one of the two options varied and the other at its value."""
     base = OndaConfig(options.frames_per_update, options.momentum, options.sweep_estimator)
-    varied = {
+    varied: dict[str, tuple[Any, ...]] = {
         "momentum": options.sweep_momentum,
         "frames_per_update": options.sweep_frames,
     }

@@ -30,7 +30,7 @@ def write_model_card(checkpoint: Path, title: str, about: str, facts: Mapping[st
         "",
         "| measured | value |",
         "|---|---|",
-        *(f"| {name} | {_number(value)} |" for name, value in (made.metrics | facts).items()),
+        *(f"| {name} | {_number(value)} |" for name, value in {**made.metrics, **facts}.items()),
         "",
         "Load it with `newfound_core.models.load_model(directory)`; the preprocessing is part of "
         "the checkpoint.",
