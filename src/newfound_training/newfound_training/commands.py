@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands by name. A new command is one line in `COMMANDS` and one function below."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from newfound_training.running.command import Command, execute
+
+# Imported only when asked for, so that `--help` of one does not pay for all.
+COMMANDS = {
+    "train-source": "newfound_training.source.command",
+    "evaluate-online": "newfound_training.online.command",
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the command that the first argument names; the exit code of the process."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_overview())
+        return 0 if arguments else 2
+    name = arguments[0].replace("_", "-")
+    if name not in COMMANDS:
+        print(f"there is no command {arguments[0]!r}.\n{_overview()}", file=sys.stderr)
+        return 2
+    return execute(find(name), arguments[1:])
+
+
+def find(name: str) -> Command:
+    """The command of a name with dashes."""
+    return import_module(COMMANDS[name]).COMMAND
+
+
+def train_source() -> int:
+    """Entry point of the executable `train_source`."""
+    return main(["train-source", *sys.argv[1:]])
+
+
+def evaluate_online() -> int:
+    """Entry point of the executable `evaluate_online`."""
+    return main(["evaluate-online", *sys.argv[1:]])
+
+
+def _overview() -> str:
+    lines = [f"  {name:<18} {find(name).summary}" for name in COMMANDS]
+    return "\n".join(
+        [
+            "usage: python -m newfound_training <command> [options]",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "`<command> --help` explains its options and its result.json.",
+        ]
+    )

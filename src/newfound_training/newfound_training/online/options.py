@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every option of `evaluate_online`."""
+
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Literal
+
+from newfound_core.errors import ConfigError
+from newfound_core.onda import OndaConfig
+from newfound_training.data import ImageSet
+from newfound_training.running.options import CommonOptions, option
+
+
+@dataclass(frozen=True)
+class OnlineOptions(CommonOptions):
+    """Which models meet which streams, and how ONDA is set."""
+
+    pairs: tuple[str, ...] = option((), "source:target; all ordered pairs of domains if none")
+    checkpoint: str = option("", "use this model for all pairs instead of training the sources")
+    source_preset: str = option("small", "preset of train-source for the models trained here")
+    orders: int = option(3, "shufflings of every target stream")
+    frames: int = option(0, "length of a stream; 0 is all images of the target")
+    estimators: tuple[Literal["batch", "streaming"], ...] = option(
+        ("batch", "streaming"), "of ONDA's statistics"
+    )
+    frames_per_update: int = option(10, "n_t of the thesis")
+    momentum: float = option(0.1, "alpha of the thesis")
+    sweep_pair: str = option("", "source:target on which the two are varied; none: no sweep")
+    sweep_momentum: tuple[float, ...] = option((0.01, 0.05, 0.1, 0.2, 0.5), "values of alpha")
+    sweep_frames: tuple[int, ...] = option((2, 5, 10, 20, 30), "values of n_t")
+    sweep_orders: int = option(3, "shufflings in the sweep")
+    sweep_estimator: Literal["batch", "streaming"] = option("batch", "estimator in the sweep")
+    dial: tuple[str, ...] = option((), "pairs for which two-domain training (DIAL) is run too")
+    verify_frames: int = option(100, "frames given to ONDA one by one, to check the fast replay")
+
+    def __post_init__(self) -> None:
+        if self.orders < 1 or self.sweep_orders < 1:
+            raise ConfigError("orders and sweep_orders must be at least 1")
+        if not self.estimators:
+            raise ConfigError("name at least one estimator")
+        for momentum in (self.momentum, *self.sweep_momentum):
+            OndaConfig(self.frames_per_update, momentum)  # refuses what makes no sense
+        for frames in self.sweep_frames:
+            OndaConfig(frames, self.momentum)
+
+
+def chosen_pairs(options: OnlineOptions, images: ImageSet) -> list[tuple[str, str]]:
+    """The pairs of the table."""
+    if options.pairs:
+        return [parse_pair(text, images, options) for text in options.pairs]
+    if options.checkpoint:
+        raise ConfigError("with --checkpoint name the pairs: --pairs <trained on>:<streamed>")
+    return list(permutations(images.domain_names, 2))
+
+
+def parse_pair(text: str, images: ImageSet, options: OnlineOptions) -> tuple[str, str]:
+    """`source:target` with domains that exist; a checkpoint's source need not be in the data."""
+    source, separator, target = text.partition(":")
+    if not separator:
+        raise ConfigError(f"a pair is written source:target, got {text!r}")
+    images.domain_index(target)
+    if not options.checkpoint:
+        images.domain_index(source)
+    return source, target

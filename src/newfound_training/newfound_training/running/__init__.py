@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every command shares: options, device, training loop, resuming, results."""

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small image trees, and commands run as a user runs them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+COLOURS = {"blue": (30, 60, 200), "green": (40, 180, 60), "red": (200, 40, 40)}
+
+
+def draw(path: Path, colour: tuple[int, int, int], seed: int, size: int = 40) -> None:
+    """A coloured square on a noisy background."""
+    generator = np.random.default_rng(seed)
+    pixels = generator.integers(90, 130, (size, size, 3)).astype(np.uint8)
+    top, left = generator.integers(0, size // 2, 2)
+    pixels[top : top + size // 2, left : left + size // 2] = colour
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path)
+
+
+@pytest.fixture
+def make_image() -> Callable[..., None]:
+    return draw
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoded images of a test never meet those of another, or of a user."""
+    monkeypatch.setenv("NEWFOUND_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two domains, three classes, eight images each; the second domain is dark."""
+    root = tmp_path_factory.mktemp("tree")
+    for d, domain in enumerate(("bright", "dark")):
+        for c, (name, colour) in enumerate(COLOURS.items()):
+            shade = tuple(int(v * (1 - 0.6 * d)) for v in colour)
+            for i in range(8):
+                draw(root / domain / name / f"{i:02d}.png", shade, 100 * d + 10 * c + i)
+    return root
+
+
+@pytest.fixture(scope="session")
+def command() -> Callable[..., list[str]]:
+    """The command line of a training command."""
+
+    def line(*arguments: object, processes: int = 1) -> list[str]:
+        start = [sys.executable]
+        if processes > 1:
+            start += [
+                "-m",
+                "torch.distributed.run",
+                "--standalone",
+                f"--nproc-per-node={processes}",
+            ]
+        return [*start, "-m", "newfound_training", *map(str, arguments)]
+
+    return line
+
+
+@pytest.fixture(scope="session")
+def run_command(command: Callable[..., list[str]]) -> Callable[..., subprocess.CompletedProcess]:
+    """Runs a training command in a process of its own, with one thread."""
+
+    def run(*arguments: object, processes: int = 1) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            command(*arguments, processes=processes),
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+
+    return run

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from newfound_core.onda import OndaConfig
+
+
+def test_orders_are_shufflings_that_differ_by_number_and_not_by_method(target):
+    assert sorted(target.order(0)) == list(range(24))
+    assert not np.array_equal(target.order(0), target.order(1))
+    np.testing.assert_array_equal(target.order(1), replace(target).order(1))
+    assert len(replace(target, limit=7).order(0)) == 7
+
+
+def test_source_only_is_the_models_own_prediction(target, everything):
+    with torch.no_grad():
+        predicted = target.loaded.model(target.frames(everything)).argmax(1).numpy()
+    np.testing.assert_array_equal(target.bounds()["source_only"], predicted == target.labels)
+
+
+def test_what_was_computed_is_not_computed_again(target, monkeypatch):
+    first = target.stream(OndaConfig(5), 0)
+    bounds = target.bounds()
+    monkeypatch.setattr("newfound_training.online.streams.replay", None)
+    monkeypatch.setattr("newfound_training.online.streams.predict_with", None)
+    np.testing.assert_array_equal(target.stream(OndaConfig(5), 0), first)
+    np.testing.assert_array_equal(target.bounds()["re_estimated"], bounds["re_estimated"])
+
+
+def test_streams_of_other_settings_do_not_get_mixed_up(target):
+    for config in (
+        OndaConfig(5),
+        OndaConfig(6),
+        OndaConfig(5, 0.2),
+        OndaConfig(5, 0.1, "streaming"),
+    ):
+        target.stream(config, 0)
+    target.stream(OndaConfig(5), 1)
+    assert len(list(target.folder.rglob("*order*.json"))) == 5

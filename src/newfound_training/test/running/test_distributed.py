@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+import multiprocessing
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, distributed, nn
+from torch.nn import functional
+
+from newfound_core.conversion import convert_batchnorm
+from newfound_core.errors import ConfigError
+from newfound_training.running.distributed import (
+    SharedBatchNorm,
+    Team,
+    joined_team,
+    local_device,
+    share_statistics,
+)
+
+
+def test_without_torchrun_there_is_a_team_of_one(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with joined_team(torch.device("cpu")) as team:
+        assert team == Team(0, 1)
+        assert team.leads
+        team.wait()
+        assert team.mean({"a": torch.tensor(2.0)}) == {"a": 2.0}
+
+
+def test_each_process_takes_its_own_gpu(monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert local_device("cuda") == "cuda:3"
+    assert local_device("cpu") == "cpu"
+    with pytest.raises(ConfigError, match="give --device cuda"):
+        local_device("cuda:1")
+
+
+def test_layers_with_several_domains_are_refused_in_a_team():
+    model = convert_batchnorm(nn.Sequential(nn.BatchNorm2d(3)), 2)
+    with pytest.raises(ConfigError, match="several domains"):
+        share_statistics(model, Team(0, 2))
+
+
+def test_shared_layers_keep_names_and_tensors():
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
+    before = model.state_dict()
+    share_statistics(model, Team(0, 2))
+    assert isinstance(model[1], SharedBatchNorm)
+    for name, tensor in model.state_dict().items():
+        assert tensor.data_ptr() == before[name].data_ptr(), name
+    x = torch.randn(2, 4, 5, 5)
+    torch.testing.assert_close(model[1].eval()(x), nn.BatchNorm2d(4).eval()(x))
+
+
+def small_network() -> nn.Module:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten()]
+    layers += [nn.Linear(6 * 36, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3)]
+    return nn.Sequential(*layers).double().train()
+
+
+def gradients_of(rank: int, meeting: str, images: Tensor, labels: Tensor, queue) -> None:
+    """What one of two processes finds, with its half of the batch."""
+    distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=2)
+    model, team = small_network(), Team(rank, 2)
+    share_statistics(model, team)
+    loss = functional.cross_entropy(model(images[rank::2]), labels[rank::2]) / 2
+    loss.backward()
+    team.sum_gradients(model.parameters())
+    found = {n: p.grad.numpy() for n, p in model.named_parameters()}
+    found |= {n: b.numpy() for n, b in model.named_buffers()}
+    queue.put((rank, found))
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+def test_gradients_and_statistics_are_those_of_the_whole_batch(tmp_path):
+    """In double precision, so that only a mistake can make a difference."""
+    torch.manual_seed(1)
+    images, labels = torch.randn(8, 3, 8, 8).double(), torch.randint(0, 3, (8,))
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    arguments = (str(tmp_path / "meeting"), images, labels, queue)
+    workers = [context.Process(target=gradients_of, args=(r, *arguments)) for r in range(2)]
+    for worker in workers:
+        worker.start()
+    found = dict(queue.get(timeout=120) for _ in workers)
+    for worker in workers:
+        worker.join()
+
+    model = small_network()
+    functional.cross_entropy(model(images), labels).backward()
+    expected = {n: p.grad.numpy() for n, p in model.named_parameters()}
+    expected |= {n: b.numpy() for n, b in model.named_buffers()}
+    for rank in range(2):
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[rank][name], value, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.slow
+def test_two_processes_train_what_one_trains(tmp_path, tree, run_command):
+    """Two steps: a deep network with random weights soon magnifies differences in rounding."""
+    arguments = ["train-source", "--data", tree, "--domains", "bright", "--seed", 3]
+    arguments += ["--backbone", "cifar_resnet20", "--weights", "random", "--image-size", 32]
+    arguments += ["--frozen-stages", 0, "--iterations", 2, "--batch-size", 8]
+    arguments += ["--lr", 0.001, "--new-lr", 0.01]
+    for processes in (1, 2):
+        done = run_command(*arguments, "--out", tmp_path / str(processes), processes=processes)
+        assert done.returncode == 0, done.stderr
+    one, two = (
+        load_file(tmp_path / str(processes) / "checkpoint" / "model.safetensors")
+        for processes in (1, 2)
+    )
+    assert one.keys() == two.keys()
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, rtol=1e-3, atol=1e-4, msg=name)
+    seen = [int(t) for name, t in two.items() if name.endswith("num_batches_tracked")]
+    assert set(seen) == {2}

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from newfound_core.errors import ConfigError
+from newfound_training.running.run import Run
+from newfound_training.running.training import Task, TrainingOptions, train
+
+OPTIONS = TrainingOptions(iterations=7, batch_size=6, save_every=3, lr=0.05, new_lr=0.1)
+
+
+class TinyTask(Task):
+    """Dropout and batch normalisation included: all that a resumed run could get wrong."""
+
+    def __init__(self, interrupt_at: int = -1) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Sequential()
+        self.model.add_module("backbone", nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8)))
+        self.model.add_module("rest", nn.Sequential(nn.Dropout(0.5), nn.Linear(8, 3)))
+        self.interrupt_at = interrupt_at
+        self.losses: list[float] = []
+
+    def batch(self, step):
+        generator = torch.Generator().manual_seed(step)
+        images = torch.randn(6, 4, generator=generator)
+        return step, images, images.argmax(1) % 3
+
+    def loss(self, batch):
+        step, images, labels = batch
+        if step == self.interrupt_at:
+            raise KeyboardInterrupt
+        loss = functional.cross_entropy(self.model(images), labels)
+        self.losses.append(float(loss.detach()))
+        return {"classes": loss}
+
+    def evaluate(self):
+        return {"steps": float(len(self.losses))}
+
+
+@pytest.fixture
+def make_run(tmp_path):
+    def make(name):
+        return Run("test", tmp_path / name, torch.device("cpu"), 0, "data")
+
+    return make
+
+
+@pytest.fixture
+def uninterrupted(make_run):
+    task = TinyTask()
+    train(task, OPTIONS, make_run("whole"))
+    return task
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_after_an_interruption_at_any_step_the_weights_are_the_same(step, make_run, uninterrupted):
+    run = make_run("interrupted")
+    if step < 7:
+        with pytest.raises(KeyboardInterrupt):
+            train(TinyTask(interrupt_at=step), OPTIONS, run)
+    else:  # after the last step, before the result was written
+        train(TinyTask(), OPTIONS, run)
+    resumed = TinyTask()
+    train(resumed, OPTIONS, run)
+    for name, tensor in uninterrupted.model.state_dict().items():
+        assert torch.equal(tensor, resumed.model.state_dict()[name]), name
+
+
+def test_training_lowers_the_loss(make_run):
+    task = TinyTask()
+    options = TrainingOptions(iterations=60, batch_size=6, lr=0.1, new_lr=0.1)
+    train(task, options, make_run("long"))
+    assert sum(task.losses[-10:]) < 0.8 * sum(task.losses[:10])
+
+
+def test_new_layers_have_their_own_learning_rate():
+    groups = TinyTask().parameter_groups(0.1, 0.2)
+    assert [(g["lr"], len(g["params"])) for g in groups] == [(0.1, 4), (0.2, 2)]
+
+
+def test_frozen_parameters_are_not_trained():
+    task = TinyTask()
+    task.model.get_submodule("backbone").requires_grad_(False)
+    assert [g["lr"] for g in task.parameter_groups(0.1, 0.2)] == [0.2]
+
+
+def test_curves_are_logged(make_run):
+    run = make_run("logged")
+    train(TinyTask(), OPTIONS, run)
+    assert list((run.out / "tensorboard").glob("events*"))
+
+
+def test_mixed_precision_trains_too(make_run):
+    options = TrainingOptions(iterations=3, batch_size=6, precision="bfloat16")
+    task = TinyTask()
+    train(task, options, make_run("mixed"))
+    assert all(p.dtype == torch.float32 for p in task.model.parameters())
+
+
+def test_nothing_to_do_is_refused():
+    with pytest.raises(ConfigError, match="iterations must be at least 1"):
+        TrainingOptions(iterations=0)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from newfound_core.models import load_model
+from newfound_training.commands import main
+
+TINY = ["--backbone", "cifar_resnet20", "--weights", "random", "--image-size", "32"]
+TINY += ["--frozen-stages", "0", "--batch-size", "8"]
+
+
+def test_images_become_a_checkpoint_with_a_card_and_a_result(tree, tmp_path):
+    out = tmp_path / "out"
+    arguments = ["--data", str(tree), "--domains", "bright", "--out", str(out)]
+    assert main(["train-source", *arguments, *TINY, "--iterations", "30"]) == 0
+    result = json.loads((out / "result.json").read_text())
+    assert result["classes"] == ["blue", "green", "red"]
+    assert result["training_images"] + result["validation_images"] == 24
+    assert result["validation_accuracy"] == 1.0  # three colours are easy
+    loaded = load_model(out / result["checkpoint"], "source")
+    assert loaded.labels == ("blue", "green", "red")
+    assert "trained on bright" in (out / "checkpoint" / "README.md").read_text()
+
+
+def test_a_class_missing_in_one_of_the_domains_stops_at_once(tree, tmp_path, make_image, capsys):
+    make_image(tmp_path / "data" / "a" / "cup" / "0.png", (9, 9, 9), 0)
+    make_image(tmp_path / "data" / "a" / "mug" / "0.png", (9, 9, 9), 0)
+    make_image(tmp_path / "data" / "b" / "cup" / "0.png", (9, 9, 9), 0)
+    arguments = ["--data", str(tmp_path / "data"), "--out", str(tmp_path / "out"), *TINY]
+    assert main(["train-source", *arguments]) == 1
+    assert "has no images of mug" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_killed_at_once_and_resumed_it_ends_with_the_same_weights(tree, tmp_path, command):
+    arguments = ["train-source", "--data", tree, "--domains", "bright", *TINY]
+    arguments += ["--iterations", 40, "--save-every", 3, "--out"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    subprocess.run(command(*arguments, whole), env=environment, check=True, timeout=280)
+
+    killed = subprocess.Popen(command(*arguments, cut), env=environment)
+    deadline = time.monotonic() + 200
+    while not (cut / "state.safetensors").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    assert not (cut / "result.json").exists()
+    subprocess.run(command(*arguments, cut, "--resume"), env=environment, check=True, timeout=280)
+    one, other = (load_file(f / "checkpoint" / "model.safetensors") for f in (whole, cut))
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name
