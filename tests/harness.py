@@ -27,7 +27,8 @@ from sensor_msgs.msg import Image
 from newfound_nodes.runtime import spin
 
 ROOT = Path(__file__).resolve().parent.parent
-PATIENCE = 30.0  # s; reached only when something is broken
+PATIENCE = 60.0  # s; reached only when something is broken
+LOST_AFTER = 10.0  # s; a request without an answer is sent again
 
 UNCONFIGURED = State.PRIMARY_STATE_UNCONFIGURED
 INACTIVE = State.PRIMARY_STATE_INACTIVE
@@ -126,15 +127,26 @@ class Harness:
     def connected(self, publisher: Any, count: int = 1) -> None:
         """Wait until so many subscribers have found the publisher."""
         eventually(lambda: publisher.get_subscription_count() >= count, "publisher connected")
+        time.sleep(0.1)  # they must find us back, too, and nobody tells when they have
 
     def call(self, service_type: type, name: str, request: Any) -> Any:
         """Call a service and return its response."""
         client = self.client.create_client(service_type, name)
         assert client.wait_for_service(PATIENCE), f"no service {name}"
-        future = client.call_async(request)
-        eventually(future.done, f"answer of {name}")
+        futures = [client.call_async(request)]
+        asked = time.monotonic()
+
+        def answered() -> Any:
+            # A server that was found but has not yet found us back never sees the request.
+            nonlocal asked
+            if time.monotonic() - asked > LOST_AFTER:
+                asked = time.monotonic()
+                futures.append(client.call_async(request))
+            return next((future for future in futures if future.done()), None)
+
+        answer = eventually(answered, f"answer of {name}")
         self.client.destroy_client(client)
-        return future.result()
+        return answer.result()
 
     def state(self, node: str) -> int:
         """The lifecycle state as get_state tells it."""

@@ -2,9 +2,10 @@
 """What the process around the nodes does when their callbacks raise."""
 
 import signal
+import time
 
 from sensor_msgs.msg import Image
-from std_msgs.msg import Header
+from std_msgs.msg import Empty, Header
 from std_srvs.srv import Trigger
 
 from tests.harness import ACTIVE, eventually, image
@@ -15,9 +16,16 @@ def test_an_exception_in_a_service_of_one_node_stops_nothing(ros):
     camera = ros.publisher(Image, "/image")
     answers = ros.collect(Header, "/echo/echo")
     client = ros.client.create_client(Trigger, "/echo/explode")
+    called = ros.collect(Empty, "/echo/called")
     assert client.wait_for_service(30.0)
-    client.call_async(Trigger.Request())
     ros.connected(camera)
+
+    def exploded():
+        client.call_async(Trigger.Request())  # never answered, and the first may find nobody
+        time.sleep(0.2)
+        return called
+
+    eventually(exploded)
     for number in range(3):
         camera.publish(image(number=number))
         eventually(lambda n=number: answers and answers[-1].stamp.sec == n)
