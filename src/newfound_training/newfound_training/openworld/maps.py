@@ -9,7 +9,7 @@ complete or not at all: an interrupted run goes on with the first class that has
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from newfound_core.preprocessing import Preprocessing
 from newfound_training.data.pixels import cache_root
 
 FORMAT = 1
-PLAIN, JITTERED, FIRST_CROP = 0, 1, 2  # positions among the variants of an image
+PLAIN, JITTERED = 0, 1  # positions among the variants of an image; random crops follow
 COLOUR_ONLY = Augmentation((1.0, 1.0), (1.0, 1.0), 0.0)
 CROP = Augmentation()
 _BATCH = 50
@@ -52,7 +52,9 @@ class Trunk:
         `crops` None keeps the plain image only, as for testing.
         """
         self.network.eval()
-        inputs = [x for number, image in enumerate(images) for x in self._variants(image, number, crops)]
+        inputs = [
+            x for number, image in enumerate(images) for x in self._variants(image, number, crops)
+        ]
         outputs = [
             self.network(torch.stack(part).to(self.device)).half().cpu()
             for part in _parts(inputs, _BATCH)
@@ -60,9 +62,7 @@ class Trunk:
         maps = torch.cat(outputs).numpy()
         return maps.reshape(len(images), -1, *maps.shape[1:])
 
-    def _variants(
-        self, image: np.ndarray, number: int, crops: int | None
-    ) -> Iterator[Tensor]:
+    def _variants(self, image: np.ndarray, number: int, crops: int | None) -> Iterator[Tensor]:
         yield self.preprocessing(image)
         if crops is None:
             return
@@ -74,7 +74,7 @@ class Trunk:
 
 def cached_maps(
     trunk: Trunk,
-    groups: dict[str, tuple[Sequence[str], Sequence[np.ndarray]]],
+    groups: Mapping[str, tuple[Sequence[str], Sequence[np.ndarray]]],
     crops: int | None,
     cache: Path | None = None,
 ) -> dict[str, np.ndarray]:
@@ -83,7 +83,9 @@ def cached_maps(
     folder.mkdir(parents=True, exist_ok=True)
     digest = trunk.digest()
     found = {}
-    for name, (fingerprints, images) in tqdm(groups.items(), "frozen stages", disable=None):
+    for name, (fingerprints, images) in tqdm(
+        groups.items(), "frozen stages", disable=None if len(groups) > 1 else True
+    ):
         key = "\n".join([f"{FORMAT} {crops} {digest}", *fingerprints]).encode()
         path = folder / f"{hashlib.sha256(key).hexdigest()[:32]}.npy"
         if not path.is_file():

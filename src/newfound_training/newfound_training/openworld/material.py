@@ -3,7 +3,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from newfound_core.open_world.memory import Sample
 from newfound_core.preprocessing import Preprocessing, default_preprocessing
 from newfound_training.data import Pixels, load_pixels, open_images
 from newfound_training.data.splits import split
-from newfound_training.openworld.maps import FIRST_CROP, JITTERED, PLAIN, Trunk, cached_maps
+from newfound_training.openworld.maps import JITTERED, PLAIN, Trunk, cached_maps
 from newfound_training.openworld.options import OpenWorldOptions
 
 Groups = dict[str, list[Sample]]  # by class
@@ -118,7 +117,7 @@ def load_material(
     frozen = Trunk(trunk.to(device), preprocessing, device)
     training = _map_samples(frozen, groups, groups.training, classes, options.crops)
     test = _map_samples(frozen, groups, groups.test, classes, None)
-    return Material(training, test, map_inputs(options.crops), rest)
+    return Material(training, test, map_inputs(), rest)
 
 
 def _image_samples(
@@ -167,20 +166,14 @@ def image_inputs(preprocessing: Preprocessing) -> Inputs:
     )
 
 
-def map_inputs(crops: int) -> Inputs:
-    """The same for maps: a variant that was computed beforehand is drawn."""
+def map_inputs() -> Inputs:
+    """The same for maps: one of the variants that were computed beforehand is drawn."""
 
     def one(maps: np.ndarray, position: int) -> Tensor:
+        position = min(position, len(maps) - 1)  # some have no variants
         return torch.from_numpy(maps[position].astype(np.float32))
 
     def vary(maps: np.ndarray, generator: np.random.Generator) -> Tensor:
-        return one(maps, int(generator.integers(FIRST_CROP + crops)))
+        return one(maps, int(generator.integers(len(maps))))
 
-    return Inputs(
-        lambda maps: one(maps, PLAIN), vary, lambda maps, generator: one(maps, JITTERED)
-    )
-
-
-def image_memory_path(checkpoint: Path) -> Path:
-    """Where a checkpoint keeps its memory."""
-    return checkpoint / "memory"
+    return Inputs(lambda maps: one(maps, PLAIN), vary, lambda maps, generator: one(maps, JITTERED))

@@ -34,6 +34,8 @@ class OpenWorldOptions(CommonOptions):
         for name in ("images_per_class", "test_images_per_class", "frozen_stages", "crops"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
+        if self.weights == "random" and self.frozen_stages:
+            raise ConfigError("stages with random weights must train: set frozen_stages to 0")
         if not self.test_split and not 0 < self.test_share < 1:
             raise ConfigError(f"test_share must be in (0, 1), got {self.test_share}")
 

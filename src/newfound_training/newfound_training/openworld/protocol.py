@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -47,9 +48,7 @@ def make_protocol(
         raise ConfigError(f"classes_per_step must be at least 1, got {per_step}")
     shuffled = [classes[i] for i in np.random.default_rng([order, 8]).permutation(len(classes))]
     cuts = [0, *range(initial, known, per_step), known]
-    steps = tuple(
-        tuple(shuffled[a:b]) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if a < b
-    )
+    steps = tuple(tuple(shuffled[a:b]) for a, b in pairwise(cuts) if a < b)
     return Protocol(steps, tuple(shuffled[known:]))
 
 

@@ -22,7 +22,7 @@ from newfound_core.open_world.memory import MemoryConfig
 from newfound_core.open_world.model import EmbeddingConfig
 from newfound_core.open_world.step_config import StepConfig
 
-DEFAULT_EPOCHS = {"epochs": 12, "later_epochs": 6}
+DEFAULT_EPOCHS = {"epochs": 8, "later_epochs": 4}
 _STEP = {field.name for field in fields(StepConfig)} - {"seed", "trainable"}
 _EMBEDDING = {field.name for field in fields(EmbeddingConfig)}
 
