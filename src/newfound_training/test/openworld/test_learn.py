@@ -23,6 +23,7 @@ from newfound_core.open_world.job import (
 )
 from newfound_core.open_world.memory_store import load_memory
 from newfound_training.commands import main
+from newfound_training.openworld.learning import LearnedClass
 
 OPTIONS = LearningOptions(epochs=4, learning_rate=0.01, frozen_stages=2, max_accuracy_loss=1.0)
 
@@ -92,7 +93,7 @@ def test_a_finished_job_is_not_done_again(make_job):
     ("spoil", "outcome", "message"),
     [
         (lambda f: (f / "job.json").write_text("{"), "bad_job", "job.json cannot be read"),
-        (lambda f: cancel(f), "cancelled", "cancelled"),
+        (cancel, "cancelled", "cancelled"),
         (
             lambda f: [p.write_bytes(b"\x89PNG nothing") for p in (f / "images").iterdir()],
             "bad_images",
@@ -124,12 +125,14 @@ def test_a_corrupt_image_is_left_out(make_job):
     assert (result.images_used, result.images_left_out) == (12, ("999.png",))
 
 
-def test_forgetting_more_than_allowed_gives_no_new_knowledge(make_job):
-    ruinous = replace(OPTIONS, learning_rate=5.0, max_accuracy_loss=0.0)
-    folder = make_job(options=ruinous)
+def test_forgetting_more_than_allowed_gives_no_new_knowledge(make_job, monkeypatch):
+    monkeypatch.setattr(LearnedClass, "accuracy_loss", lambda self: 0.25)
+    folder = make_job(options=replace(OPTIONS, max_accuracy_loss=0.2))
     assert main(["learn", "--job", str(folder), "--niceness", "0"]) == 3
     result = read_result(folder)
-    assert result.outcome in ("forgot_too_much", "training_failed")
+    assert result.outcome == "forgot_too_much"
+    assert "lost 25.0 points of accuracy on average, more than the 20.0 allowed" in result.message
+    assert result.accuracy  # so that the caller can see what was lost
     assert not (folder / "result").exists()
 
 
