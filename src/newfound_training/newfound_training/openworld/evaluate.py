@@ -104,7 +104,7 @@ COMMAND = Command(
         "the same order and seed:\n      mean, spread, and in how many of the runs it is above",
         "best": "for each method the row and rule with the highest OWR-H over the steps; with "
         "--classes choice\n      this is how settings are chosen",
-        "rejection": "of the first bdoc row: limits class_specific or shared, in two_stage (from "
-        "held-out samples) or\n      one_stage (from those trained on)",
+        "rejection": "of the first bdoc row: limits class_specific, shared or at a percentile, in "
+        "two_stage (from held-out\n      samples) or one_stage (from those trained on)",
     },
 )

@@ -8,7 +8,7 @@ complete or not at all: an interrupted run goes on with the first class that has
 """
 
 import hashlib
-import os
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from tqdm import tqdm
 from newfound_core.augmentation import Augmentation
 from newfound_core.preprocessing import Preprocessing
 from newfound_training.data.pixels import cache_root
+from newfound_training.running.files import write_bytes
 
 FORMAT = 1
 PLAIN, JITTERED = 0, 1  # positions among the variants of an image; random crops follow
@@ -95,13 +96,9 @@ def cached_maps(
 
 
 def _write(path: Path, maps: np.ndarray) -> None:
-    part = path.with_name(f".{path.name}.part{os.getpid()}")
-    try:
-        with part.open("wb") as file:
-            np.save(file, maps, allow_pickle=False)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    buffer = io.BytesIO()  # np.save into a file forgets to say that the disk is full
+    np.save(buffer, maps, allow_pickle=False)
+    write_bytes(path, buffer.getvalue())
 
 
 def _parts(items: Sequence[Tensor], size: int) -> Iterator[Sequence[Tensor]]:

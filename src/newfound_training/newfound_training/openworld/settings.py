@@ -91,7 +91,9 @@ def make_setting(name: str, method: str, given: Mapping[str, Any]) -> Setting:
         HEADS[method].config_type(**head)
         embedding = EmbeddingConfig(**{k: v for k, v in values.items() if k in _EMBEDDING})
     except TypeError as error:  # a text where a number belongs
-        raise ConfigError(f"row {name!r}: {error}") from error
+        raise ConfigError(
+            f"{name!r} has a value of the wrong kind among {dict(given)}: {error}"
+        ) from error
     return Setting(
         name,
         method,

@@ -25,7 +25,7 @@ def test_the_table_by_one_command_and_again_from_its_cells(small_flags, tmp_path
     assert result["above_baseline"]["bdoc"]["of"] == 2
     assert result["above_baseline"]["all at once"] is None  # its one step is not comparable
     assert set(result["best"]) == {"ncm", "bdoc"}
-    assert len(result["rejection"]) == 4
+    assert len(result["rejection"]) == 6
     assert {p.suffix for p in (out / "cells").rglob("*")} == {"", ".json"}  # no states left
     for name in ("table.md", "steps.png", "trade_off.png"):
         assert (out / name).stat().st_size

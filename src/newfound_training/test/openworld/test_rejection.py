@@ -29,11 +29,10 @@ def test_samples_trained_on_are_the_new_ones_not_held_out_and_the_remembered_one
     assert found == ["new0", "new1", "new2", "old0", "old1"]
 
 
-def test_a_run_measures_four_ways_to_set_limits(make_incremental):
+def test_a_run_measures_every_way_to_set_limits(make_incremental):
     record = make_incremental().run().records[-1]
     assert set(record["rejection"]) == {
-        "two_stage_class_specific",
-        "two_stage_shared",
-        "one_stage_class_specific",
-        "one_stage_shared",
+        f"{stage}_{limits}"
+        for stage in ("two_stage", "one_stage")
+        for limits in ("class_specific", "shared", "percentile")
     }

@@ -28,7 +28,7 @@ def steps(*values, everyone=0.0):
         {
             "known_classes": 4 + 2 * number,
             "metrics": metrics(value, everyone),
-            "rejection": {"shared": metrics(value / 2, 0.0)},
+            "rejection": {"shared": metrics(value and value / 2, 0.0)},
         }
         for number, value in enumerate(values)
     ]
