@@ -103,6 +103,7 @@ class Cells:
         return make_protocol(
             chosen_classes(images, self._options),
             known=self._options.known_classes,
+            unknown=self._options.unknown_classes,
             initial=self._options.initial_classes,
             per_step=self._options.classes_per_step,
             order=order,

@@ -101,6 +101,6 @@ def _write(path: Path, maps: np.ndarray) -> None:
     write_bytes(path, buffer.getvalue())
 
 
-def _parts(items: Sequence[Tensor], size: int) -> Iterator[Sequence[Tensor]]:
+def _parts(items: list[Tensor], size: int) -> Iterator[list[Tensor]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]

@@ -106,17 +106,22 @@ def load_material(
     device: torch.device,
     *,
     backbone: Backbone,
+    never_learned: Sequence[str] = (),
 ) -> Material:
-    """Samples of some classes, as images or, behind a frozen trunk, as its maps."""
+    """Samples of some classes, as images or, behind a frozen trunk, as its maps.
+
+    Of classes that are `never_learned` there are only samples to test with.
+    """
+    tested = [*classes, *never_learned]
     preprocessing = default_preprocessing(options.backbone, options.image_size)
     trunk, rest = cut(backbone, options.frozen_stages)
     if options.frozen_stages == 0:
         training = _image_samples(groups, groups.training, classes)
-        test = _image_samples(groups, groups.test, classes)
+        test = _image_samples(groups, groups.test, tested)
         return Material(training, test, image_inputs(preprocessing), rest)
     frozen = Trunk(trunk.to(device), preprocessing, device)
     training = _map_samples(frozen, groups, groups.training, classes, options.crops)
-    test = _map_samples(frozen, groups, groups.test, classes, None)
+    test = _map_samples(frozen, groups, groups.test, tested, None)
     return Material(training, test, map_inputs(), rest)
 
 

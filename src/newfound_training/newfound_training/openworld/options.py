@@ -26,6 +26,7 @@ class OpenWorldOptions(CommonOptions):
     crops: int = option(2, "random variants kept of each image behind frozen stages")
 
     known_classes: int = option(0, "how many classes are learned; 0: all, none stays unknown")
+    unknown_classes: int = option(0, "how many of the others are shown as unknowns; 0: all")
     initial_classes: int = option(0, "classes of the first step; 0: all known ones")
     classes_per_step: int = option(4, "classes of every later step")
     memory_size: int = option(2000, "samples of earlier steps that are kept")

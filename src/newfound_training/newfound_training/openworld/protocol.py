@@ -31,11 +31,17 @@ class Protocol:
 
 
 def make_protocol(
-    classes: Sequence[str], *, known: int, initial: int, per_step: int, order: int
+    classes: Sequence[str],
+    *,
+    known: int,
+    initial: int,
+    per_step: int,
+    order: int,
+    unknown: int = 0,
 ) -> Protocol:
     """Shuffles the classes by the number `order`; the first `known` of them are learned.
 
-    `known` 0 learns all of them, `initial` 0 all of those at once.
+    `known` 0 learns all of them, `initial` 0 all of those at once; `unknown` 0 shows all others.
     """
     known = known or len(classes)
     initial = initial or known
@@ -49,7 +55,10 @@ def make_protocol(
     shuffled = [classes[i] for i in np.random.default_rng([order, 8]).permutation(len(classes))]
     cuts = [0, *range(initial, known, per_step), known]
     steps = tuple(tuple(shuffled[a:b]) for a, b in pairwise(cuts) if a < b)
-    return Protocol(steps, tuple(shuffled[known:]))
+    others = shuffled[known:]
+    if unknown > len(others):
+        raise ConfigError(f"{unknown} unknown classes are asked for, but {len(others)} are left")
+    return Protocol(steps, tuple(others[: unknown or None]))
 
 
 def choice_classes(classes: Sequence[str], count: int) -> list[str]:

@@ -46,18 +46,23 @@ class Training:
         protocol = make_protocol(
             self.groups.pixels.images.class_names,
             known=self.options.known_classes,
+            unknown=self.options.unknown_classes,
             initial=self.options.initial_classes,
             per_step=self.options.classes_per_step,
             order=self.options.class_order,
         )
-        classes = [*protocol.known, *protocol.unknown]
 
         def log_epoch(step: int, state: EpochState) -> None:
             log.scalars(f"step{step + 1}", state.losses, state.epochs_done)
 
         return Incremental(
             load_material(
-                self.options, self.groups, classes, self.run.device, backbone=self.backbone
+                self.options,
+                self.groups,
+                protocol.known,
+                self.run.device,
+                backbone=self.backbone,
+                never_learned=protocol.unknown,
             ),
             protocol.joint() if self.setting.joint else protocol,
             self.setting,

@@ -87,3 +87,13 @@ def test_random_weights_follow_from_the_seed(small_options):
     first, same, other = (build_network(options, seed).stem[0].weight for seed in (1, 1, 2))
     assert torch.equal(first, same)
     assert not torch.equal(first, other)
+
+
+def test_classes_that_are_never_learned_are_only_tested_with(small_options):
+    options = OpenWorldOptions(**small_options)
+    backbone = build_network(options, 0)
+    material = load_material(
+        options, load_groups(options), ["red"], CPU, backbone=backbone, never_learned=["blue"]
+    )
+    assert list(material.training) == ["red"]
+    assert list(material.test) == ["red", "blue"]

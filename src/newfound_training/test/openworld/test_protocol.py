@@ -23,6 +23,10 @@ def test_classes_come_in_steps_and_the_rest_stays_unknown():
     assert sorted([*protocol.known, *protocol.unknown]) == CLASSES
 
 
+def test_fewer_unknown_classes_can_be_asked_for():
+    assert make(unknown=5).unknown == make().unknown[:5]
+
+
 def test_the_last_step_takes_what_is_left():
     assert [len(step) for step in make(known=11, initial=4, per_step=3).steps] == [4, 3, 3, 1]
 
@@ -51,7 +55,9 @@ def test_choices_are_never_made_on_classes_that_are_reported():
     assert choice_classes(CLASSES, 15) == chosen
 
 
-@pytest.mark.parametrize("changes", [{"known": 41}, {"initial": 21}, {"per_step": 0}])
+@pytest.mark.parametrize(
+    "changes", [{"known": 41}, {"initial": 21}, {"per_step": 0}, {"unknown": 21}]
+)
 def test_impossible_numbers_are_refused(changes):
     with pytest.raises(ConfigError):
         make(**changes)
