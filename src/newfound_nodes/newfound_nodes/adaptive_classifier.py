@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Classifies the camera's images with a network that keeps itself aligned with what it sees."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from lifecycle_msgs.msg import State
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
+from rclpy.parameter import Parameter as RosParameter
+from std_srvs.srv import SetBool, Trigger
+
+from newfound_core.errors import ConfigError, NewfoundError
+from newfound_core.inference import TorchInference
+from newfound_core.onda import Onda, OndaConfig
+from newfound_msgs.msg import AdaptationStatus, Classification
+from newfound_nodes import adaptation_parameters, perception_node
+from newfound_nodes.adaptation import Adaptation
+from newfound_nodes.adaptation_messages import status_message
+from newfound_nodes.adaptation_store import AdaptationStore, StateError
+from newfound_nodes.debug_images import Chart
+from newfound_nodes.images import Frame
+from newfound_nodes.managed_node import LoadError
+from newfound_nodes.model_node import DEBUG_OUTPUT, ModelNode, one_line
+from newfound_nodes.parameters import Parameter
+from newfound_nodes.runtime import run
+
+STATUS_PERIOD = 1.0  # s between two AdaptationStatus
+LATEST, SAVED = "latest", "saved"  # states on disk: the node's own, and the one asked for
+DRIFT_SHOWN = 0.5  # nats that fill a bar of the debug image
+
+
+class AdaptiveClassifier(ModelNode):
+    """One `Classification` for each image; ONDA follows the stream in another thread."""
+
+    NAME = "adaptive_classifier"
+    METHODS = ("source",)
+    PARAMETERS = (
+        Parameter(
+            "checkpoint",
+            "workbench",
+            "Folder of a checkpoint of method source, or the name of a shipped one.",
+        ),
+        *adaptation_parameters.PARAMETERS,
+        Parameter(
+            "persist_adaptation",
+            False,
+            "Go on from the adapted state of the last run, and save it now and then.",
+        ),
+        Parameter(
+            "persist_period",
+            60.0,
+            "Seconds between two savings of the adapted state.",
+            minimum=0.1,
+            maximum=86400.0,
+        ),
+        Parameter("state_dir", "", "Folder of adapted states; empty: newfound in ROS_HOME."),
+    )
+    OUTPUTS: ClassVar = {
+        "classification": (Classification, 10),
+        "adaptation": (AdaptationStatus, 10),
+    }
+
+    def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
+        self._adaptation: Adaptation | None = None
+        self._store: AdaptationStore | None = None
+        self._header: Any = None  # of the last image
+        self._persisted: object = None  # what the file of the latest state holds
+        self._persist_timer: Any = None
+        super().__init__(name, **node_arguments)
+        # A call may wait for the frame in work; parameters and the state answer meanwhile.
+        self._services = MutuallyExclusiveCallbackGroup()
+        for kind, service, callback in (
+            (Trigger, "~/reset", self._reset),
+            (SetBool, "~/freeze", self._freeze),
+            (Trigger, "~/save", self._save),
+            (Trigger, "~/restore", self._restore),
+        ):
+            self.create_service(kind, service, callback, callback_group=self._services)
+        self.create_timer(STATUS_PERIOD, self._tell, callback_group=self._services)
+
+    # Lifecycle ---------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """The model and, unless `adapt` is off, ONDA around it, where the last run ended."""
+        super().load()
+        if not self.param("adapt"):
+            return
+        if not isinstance(self.inference, TorchInference) or not self.inference.can_adapt:
+            raise LoadError(
+                f"the back end {self.param('backend')} cannot adapt: set backend to torch, or "
+                "adapt to false to run the model as it was trained"
+            )
+        store = AdaptationStore(
+            self.param("state_dir"), self.get_fully_qualified_name(), self.loaded.digest
+        )
+        try:
+            if self.param("persist_adaptation"):
+                store.check_writable()
+            onda = Onda(self.loaded.model, self._config({}), inline=False)
+        except (NewfoundError, StateError) as error:
+            raise LoadError(one_line(error)) from error
+        self._begin(onda, store, restored=self._resume(onda, store))
+
+    def _begin(self, onda: Onda, store: AdaptationStore, restored: bool) -> None:
+        self._store = store
+        self._adaptation = Adaptation(
+            onda, self._now, lambda: self.log_traceback("adaptation failed; frames go on")
+        )
+        self._adaptation.set_frozen(self.param("freeze"))
+        if restored:
+            self._adaptation.restored()
+        self._persisted = self._version()
+        self.inference.serve(self._adaptation)
+        if self.param("persist_adaptation"):
+            self._persist_timer = self.create_timer(
+                self.param("persist_period"), self._persist_soon, callback_group=self._services
+            )
+
+    def _resume(self, onda: Onda, store: AdaptationStore) -> bool:
+        """Go on from the state of the last run, if it is wanted and fits."""
+        if not self.param("persist_adaptation"):
+            return False
+        try:
+            if store.has(LATEST):
+                self.get_logger().info(f"goes on from {store.restore(onda, LATEST)}")
+                return True
+            if strangers := store.strangers():
+                raise StateError(
+                    f"{store.folder} holds only states of other checkpoints ({strangers[0]})"
+                )
+        except StateError as error:
+            self.get_logger().warning(f"saved adaptation ignored, begins at the source: {error}")
+        return False
+
+    def deactivated(self) -> None:
+        """No further frames; what was adapted to is saved in the background."""
+        super().deactivated()
+        if self.param("persist_adaptation"):
+            self._persist_soon()
+
+    def released(self) -> bool:
+        """End both threads; that of the adaptation finishes what it has to save."""
+        if not super().released():
+            return False
+        adaptation = self._adaptation
+        if adaptation is not None and not adaptation.close(perception_node.WORKER_PATIENCE):
+            self.get_logger().error("an update of the statistics does not end")
+            return False
+        return True
+
+    def unload(self) -> None:
+        """Let go of the model and its adaptation."""
+        if self._persist_timer is not None:
+            self.destroy_timer(self._persist_timer)
+        self._persist_timer = self._adaptation = self._store = self._header = None
+        super().unload()
+
+    # Frames ------------------------------------------------------------------------------
+
+    def needs_every_frame(self) -> bool:
+        """Adaptation goes on while nobody listens."""
+        return self._adaptation is not None and not self.param("freeze")
+
+    def process(self, frame: Frame) -> None:
+        """One image in, its class out."""
+        adaptation = self._adaptation
+        updates = adaptation.onda.status().updates if adaptation else 0
+        logits = self.inference([frame.rgb])[0]
+        probabilities = logits.detach().cpu().double().softmax(-1).numpy()
+        message = classification(frame.header, self.loaded.labels, probabilities)
+        message.model, message.adaptation_updates = self.loaded.name, updates
+        self.publish("classification", message)
+        self.publish_vision(frame.header, self.loaded.labels, probabilities)
+        self._header = frame.header
+        if adaptation is not None:
+            adaptation.note(message.entropy)
+        if self.wanted(DEBUG_OUTPUT):
+            self._show(frame, message)
+
+    def _show(self, frame: Frame, message: Classification) -> None:
+        caption = f"{message.label}  {message.confidence:.0%}"
+        if self._adaptation is None:
+            chart = Chart("classes", message.probabilities, message.labels)
+        else:
+            drift = self._adaptation.onda.drift()
+            state = "frozen" if self.param("freeze") else "adapting"
+            title = f"{state}, {message.adaptation_updates} updates, drift {drift.mean:.3f}"
+            chart = Chart(title, list(drift.per_layer.values()), full=DRIFT_SHOWN)
+        self.publish_debug(frame, caption, chart)
+
+    # Parameters --------------------------------------------------------------------------
+
+    def _config(self, changes: Mapping[str, Any]) -> OndaConfig:
+        values = {name: self.param(name) for name in adaptation_parameters.NAMES}
+        return OndaConfig(**adaptation_parameters.options({**values, **changes}))
+
+    def check_parameters(self, values: Mapping[str, Any]) -> str | None:
+        """Options of ONDA must make sense together."""
+        try:
+            self._config(values)
+        except ConfigError as error:
+            return one_line(error).partition("; got OndaConfig")[0]
+        return None
+
+    def parameters_changed(self, names: set[str]) -> None:
+        """New options count from the next frame on."""
+        if self._adaptation is None:
+            return
+        if "freeze" in names:
+            self._adaptation.set_frozen(self.param("freeze"))
+        if names & adaptation_parameters.NAMES:
+            wanted, onda = self._config({}), self._adaptation.onda
+            changed = {k: v for k, v in vars(wanted).items() if v != getattr(onda.config, k)}
+            onda.reconfigure(**changed)
+
+    # Services ----------------------------------------------------------------------------
+
+    def _reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        def reset(adaptation: Adaptation) -> str:
+            adaptation.reset()
+            return "the statistics are those of the source again"
+
+        return self._answer(response, reset)
+
+    def _freeze(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
+        def freeze(_: Adaptation) -> str:
+            # By the parameter, so that it always tells what is so.
+            self.set_parameters([RosParameter("freeze", value=request.data)])
+            return "frozen" if request.data else "follows the stream"
+
+        return self._answer(response, freeze)
+
+    def _save(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        return self._answer(response, lambda a: f"saved as {self._store.save(a.onda, SAVED)}")
+
+    def _restore(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        def restore(adaptation: Adaptation) -> str:
+            path = self._store.restore(adaptation.onda, SAVED)
+            adaptation.restored()
+            return f"goes on from {path}"
+
+        return self._answer(response, restore)
+
+    def _answer(self, response: Any, action: Any) -> Any:
+        """Do it, if there is something to do it with, and say what was done or why not."""
+        adaptation = self._adaptation
+        response.success = False
+        if adaptation is None:
+            configured = self.state() != State.PRIMARY_STATE_UNCONFIGURED
+            response.message = "adaptation is off" if configured else "not configured"
+            return response
+        try:
+            response.message, response.success = action(adaptation), True
+        except StateError as error:
+            response.message = str(error)
+        self._tell()
+        return response
+
+    # Reports and persistence -------------------------------------------------------------
+
+    def _tell(self) -> None:
+        """Publish the state of adaptation, if somebody listens."""
+        if self.state() == State.PRIMARY_STATE_ACTIVE and self.wanted("adaptation"):
+            text = self._status_text()
+            self.publish("adaptation", status_message(self._adaptation, self._header, text))
+
+    def _status_text(self) -> str:
+        if self._adaptation is None:
+            return "adaptation is off: the parameter adapt is false"
+        if self.param("freeze"):
+            return "frozen by the parameter freeze or the service of that name"
+        lost = self._adaptation.onda.status().last_reset
+        return f"the anchor restored the source: {lost}" if lost else ""
+
+    def diagnose(self) -> Mapping[str, object]:
+        """The model, and how far it has moved."""
+        adaptation = self._adaptation
+        if adaptation is None:
+            return {**super().diagnose(), "adaptation": "off"}
+        report, drift = adaptation.report(), adaptation.onda.drift()
+        return {
+            **super().diagnose(),
+            "adaptation": "frozen" if self.param("freeze") else "adapting",
+            "estimator": adaptation.onda.config.estimator,
+            "updates": report.updates,
+            "frames_skipped": report.skipped,
+            "drift_mean": round(drift.mean, 4),
+            "drift_max": round(drift.maximum, 4),
+            "last_reset": report.reset_reason or "never",
+        }
+
+    def _persist_soon(self) -> None:
+        adaptation = self._adaptation
+        if adaptation is not None and self._version() != self._persisted:
+            adaptation.do(self._persist)
+
+    def _persist(self) -> None:
+        """Thread of the adaptation: write the latest state."""
+        version = self._version()
+        try:
+            self._store.save(self._adaptation.onda, LATEST)
+            self._persisted = version
+        except StateError as error:
+            self.get_logger().warning(f"adaptation not saved: {error}")
+
+    def _version(self) -> object:
+        report = self._adaptation.report()
+        return report.updates, report.last_reset
+
+    def _now(self) -> float:
+        return self.get_clock().now().nanoseconds * 1e-9
+
+
+def classification(header: Any, labels: tuple[str, ...], values: np.ndarray) -> Classification:
+    """The message for class probabilities."""
+    best = int(values.argmax())
+    certain = values[values > 0]
+    return Classification(
+        header=header,
+        label=labels[best],
+        confidence=float(values[best]),
+        labels=labels,
+        probabilities=values.tolist(),
+        entropy=max(0.0, float(-(certain * np.log(certain)).sum())),
+    )
+
+
+def main() -> int:
+    """Run the node."""
+    return run(AdaptiveClassifier)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
