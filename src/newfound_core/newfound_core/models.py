@@ -63,9 +63,7 @@ def load_model(
     place = check_device(device)
     checkpoint = load_checkpoint(directory, method)
     model = model_of(checkpoint).to(place)
-    return LoadedModel(
-        model, checkpoint.metadata, checkpoint.directory, place, checkpoint.digest
-    )
+    return LoadedModel(model, checkpoint.metadata, checkpoint.directory, place, checkpoint.digest)
 
 
 def model_of(checkpoint: Checkpoint) -> nn.Module:

@@ -6,11 +6,13 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from newfound_core.onda import Onda, PendingUpdate
+from newfound_nodes.adaptation_store import AdaptationStore
 
 NICENESS = 5  # of the thread that estimates: where cores are few, the frame comes first
 REQUESTED, DRIFT, ENTROPY, RESTORED = "requested", "drift", "entropy", "restored"
@@ -36,8 +38,14 @@ class Adaptation:
     come meanwhile are the next update's. `clock` gives the time for the report.
     """
 
-    def __init__(self, onda: Onda, clock: Callable[[], float], on_error: Callable[[], None]):
-        self.onda = onda
+    def __init__(
+        self,
+        onda: Onda,
+        store: AdaptationStore,
+        clock: Callable[[], float],
+        on_error: Callable[[], None],
+    ) -> None:
+        self.onda, self._store = onda, store
         self._clock, self._on_error = clock, on_error
         self._lock = threading.Lock()
         self._report = AdaptationReport()
@@ -128,11 +136,17 @@ class Adaptation:
             self._entropies = []
             self._note_reset(REQUESTED)
 
-    def restored(self) -> None:
-        """Note that the state was replaced by a saved one."""
+    def save(self, kind: str) -> Path:
+        """Write the state; raises a StateError."""
+        return self._store.save(self.onda, kind)
+
+    def restore(self, kind: str) -> Path:
+        """Go on from a saved state; raises a StateError."""
+        path = self._store.restore(self.onda, kind)
         with self._lock:
             self._entropies = []
             self._note_reset(RESTORED)
+        return path
 
     def set_frozen(self, frozen: bool) -> None:
         """Hold the statistics, or let them follow again."""

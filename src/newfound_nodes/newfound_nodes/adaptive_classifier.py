@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 from lifecycle_msgs.msg import State
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
-from rclpy.parameter import Parameter as RosParameter
-from std_srvs.srv import SetBool, Trigger
 
 from newfound_core.errors import ConfigError, NewfoundError
 from newfound_core.inference import TorchInference
@@ -18,6 +16,8 @@ from newfound_msgs.msg import AdaptationStatus, Classification
 from newfound_nodes import adaptation_parameters, perception_node
 from newfound_nodes.adaptation import Adaptation
 from newfound_nodes.adaptation_messages import status_message
+from newfound_nodes.adaptation_persistence import Persistence
+from newfound_nodes.adaptation_services import AdaptationServices
 from newfound_nodes.adaptation_store import AdaptationStore, StateError
 from newfound_nodes.debug_images import Chart
 from newfound_nodes.images import Frame
@@ -27,7 +27,6 @@ from newfound_nodes.parameters import Parameter
 from newfound_nodes.runtime import run
 
 STATUS_PERIOD = 1.0  # s between two AdaptationStatus
-LATEST, SAVED = "latest", "saved"  # states on disk: the node's own, and the one asked for
 DRIFT_SHOWN = 0.5  # nats that fill a bar of the debug image
 
 
@@ -64,21 +63,14 @@ class AdaptiveClassifier(ModelNode):
 
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
         self._adaptation: Adaptation | None = None
-        self._store: AdaptationStore | None = None
         self._header: Any = None  # of the last image
-        self._persisted: object = None  # what the file of the latest state holds
-        self._persist_timer: Any = None
+        self._keeping: Persistence | None = None
+        self._save_timer: Any = None
         super().__init__(name, **node_arguments)
         # A call may wait for the frame in work; parameters and the state answer meanwhile.
-        self._services = MutuallyExclusiveCallbackGroup()
-        for kind, service, callback in (
-            (Trigger, "~/reset", self._reset),
-            (SetBool, "~/freeze", self._freeze),
-            (Trigger, "~/save", self._save),
-            (Trigger, "~/restore", self._restore),
-        ):
-            self.create_service(kind, service, callback, callback_group=self._services)
-        self.create_timer(STATUS_PERIOD, self._tell, callback_group=self._services)
+        self._group = MutuallyExclusiveCallbackGroup()
+        AdaptationServices(self, self._group, lambda: self._adaptation, self._tell)
+        self.create_timer(STATUS_PERIOD, self._tell, callback_group=self._group)
 
     # Lifecycle ---------------------------------------------------------------------------
 
@@ -92,59 +84,45 @@ class AdaptiveClassifier(ModelNode):
                 f"the back end {self.param('backend')} cannot adapt: set backend to torch, or "
                 "adapt to false to run the model as it was trained"
             )
+        try:
+            self._adapt()
+        except (NewfoundError, StateError) as error:
+            raise LoadError(one_line(error)) from error
+
+    def _adapt(self) -> None:
+        """ONDA around the model, where the last run ended if that is wanted."""
         store = AdaptationStore(
             self.param("state_dir"), self.get_fully_qualified_name(), self.loaded.digest
         )
-        try:
-            if self.param("persist_adaptation"):
-                store.check_writable()
-            onda = Onda(self.loaded.model, self._config({}), inline=False)
-        except (NewfoundError, StateError) as error:
-            raise LoadError(one_line(error)) from error
-        self._begin(onda, store, restored=self._resume(onda, store))
-
-    def _begin(self, onda: Onda, store: AdaptationStore, restored: bool) -> None:
-        self._store = store
-        self._adaptation = Adaptation(
-            onda, self._now, lambda: self.log_traceback("adaptation failed; frames go on")
-        )
-        self._adaptation.set_frozen(self.param("freeze"))
-        if restored:
-            self._adaptation.restored()
-        self._persisted = self._version()
-        self.inference.serve(self._adaptation)
+        keeping = None
         if self.param("persist_adaptation"):
-            self._persist_timer = self.create_timer(
-                self.param("persist_period"), self._persist_soon, callback_group=self._services
+            keeping = Persistence(store, self.get_logger())
+        onda = Onda(self.loaded.model, self._config({}), inline=False)
+        adaptation = Adaptation(
+            onda, store, self._now, lambda: self.log_traceback("adaptation failed; frames go on")
+        )
+        adaptation.set_frozen(self.param("freeze"))
+        if keeping is not None:
+            keeping.follow(adaptation)
+            self._save_timer = self.create_timer(
+                self.param("persist_period"), keeping.save_soon, callback_group=self._group
             )
-
-    def _resume(self, onda: Onda, store: AdaptationStore) -> bool:
-        """Go on from the state of the last run, if it is wanted and fits."""
-        if not self.param("persist_adaptation"):
-            return False
-        try:
-            if store.has(LATEST):
-                self.get_logger().info(f"goes on from {store.restore(onda, LATEST)}")
-                return True
-            if strangers := store.strangers():
-                raise StateError(
-                    f"{store.folder} holds only states of other checkpoints ({strangers[0]})"
-                )
-        except StateError as error:
-            self.get_logger().warning(f"saved adaptation ignored, begins at the source: {error}")
-        return False
+        self._adaptation, self._keeping = adaptation, keeping
+        self.inference.serve(adaptation)
 
     def deactivated(self) -> None:
         """No further frames; what was adapted to is saved in the background."""
         super().deactivated()
-        if self.param("persist_adaptation"):
-            self._persist_soon()
+        if self._keeping is not None:
+            self._keeping.save_soon()
 
     def released(self) -> bool:
         """End both threads; that of the adaptation finishes what it has to save."""
         if not super().released():
             return False
         adaptation = self._adaptation
+        if self._keeping is not None:
+            self._keeping.save_soon()  # the last frames may have completed an update
         if adaptation is not None and not adaptation.close(perception_node.WORKER_PATIENCE):
             self.get_logger().error("an update of the statistics does not end")
             return False
@@ -152,9 +130,9 @@ class AdaptiveClassifier(ModelNode):
 
     def unload(self) -> None:
         """Let go of the model and its adaptation."""
-        if self._persist_timer is not None:
-            self.destroy_timer(self._persist_timer)
-        self._persist_timer = self._adaptation = self._store = self._header = None
+        if self._save_timer is not None:
+            self.destroy_timer(self._save_timer)
+        self._save_timer = self._adaptation = self._keeping = self._header = None
         super().unload()
 
     # Frames ------------------------------------------------------------------------------
@@ -215,50 +193,7 @@ class AdaptiveClassifier(ModelNode):
             changed = {k: v for k, v in vars(wanted).items() if v != getattr(onda.config, k)}
             onda.reconfigure(**changed)
 
-    # Services ----------------------------------------------------------------------------
-
-    def _reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        def reset(adaptation: Adaptation) -> str:
-            adaptation.reset()
-            return "the statistics are those of the source again"
-
-        return self._answer(response, reset)
-
-    def _freeze(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
-        def freeze(_: Adaptation) -> str:
-            # By the parameter, so that it always tells what is so.
-            self.set_parameters([RosParameter("freeze", value=request.data)])
-            return "frozen" if request.data else "follows the stream"
-
-        return self._answer(response, freeze)
-
-    def _save(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        return self._answer(response, lambda a: f"saved as {self._store.save(a.onda, SAVED)}")
-
-    def _restore(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        def restore(adaptation: Adaptation) -> str:
-            path = self._store.restore(adaptation.onda, SAVED)
-            adaptation.restored()
-            return f"goes on from {path}"
-
-        return self._answer(response, restore)
-
-    def _answer(self, response: Any, action: Any) -> Any:
-        """Do it, if there is something to do it with, and say what was done or why not."""
-        adaptation = self._adaptation
-        response.success = False
-        if adaptation is None:
-            configured = self.state() != State.PRIMARY_STATE_UNCONFIGURED
-            response.message = "adaptation is off" if configured else "not configured"
-            return response
-        try:
-            response.message, response.success = action(adaptation), True
-        except StateError as error:
-            response.message = str(error)
-        self._tell()
-        return response
-
-    # Reports and persistence -------------------------------------------------------------
+    # Reports -------------------------------------------------------------
 
     def _tell(self) -> None:
         """Publish the state of adaptation, if somebody listens."""
@@ -290,24 +225,6 @@ class AdaptiveClassifier(ModelNode):
             "drift_max": round(drift.maximum, 4),
             "last_reset": report.reset_reason or "never",
         }
-
-    def _persist_soon(self) -> None:
-        adaptation = self._adaptation
-        if adaptation is not None and self._version() != self._persisted:
-            adaptation.do(self._persist)
-
-    def _persist(self) -> None:
-        """Thread of the adaptation: write the latest state."""
-        version = self._version()
-        try:
-            self._store.save(self._adaptation.onda, LATEST)
-            self._persisted = version
-        except StateError as error:
-            self.get_logger().warning(f"adaptation not saved: {error}")
-
-    def _version(self) -> object:
-        report = self._adaptation.report()
-        return report.updates, report.last_reset
 
     def _now(self) -> float:
         return self.get_clock().now().nanoseconds * 1e-9

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node around one checkpoint: loading it, the back end it runs on, outputs all such nodes have."""
+"""A node around one checkpoint: loading it, its back end, the outputs all such nodes have."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -65,8 +65,8 @@ class ModelNode(PerceptionNode):
         except NewfoundError as error:
             raise LoadError(one_line(error)) from error
         self.get_logger().info(
-            f"{self.loaded.name}: {self.loaded.metadata.method}, {len(self.loaded.labels)} labels, "
-            f"on {self.loaded.device} by {self.param('backend')}"
+            f"{self.loaded.name}: {self.loaded.metadata.method}, {len(self.loaded.labels)} "
+            f"labels, on {self.loaded.device} by {self.param('backend')}"
         )
 
     def unload(self) -> None:

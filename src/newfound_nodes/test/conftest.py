@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints small enough that a node with a real model starts at once."""
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """Writes a checkpoint of a tiny random network and returns its folder."""
+
+    def make(method="source", name="", seed=1, labels=("mug", "hammer", "banana")):
+        import torch
+
+        from newfound_core.backbones import build_backbone
+        from newfound_core.classifier import Classifier
+        from newfound_core.models import save_model
+        from newfound_core.places import BsfClassifier, PlaceClassifier, WbnClassifier
+        from newfound_core.preprocessing import Preprocessing
+
+        torch.manual_seed(seed)
+        backbone = build_backbone("cifar_resnet20", width=0.25)
+        domains = ("townhouse", "loft") if method in ("wbn", "bsf") else ()
+        model = {
+            "source": lambda: Classifier(backbone, len(labels)),
+            "bn": lambda: PlaceClassifier(backbone, len(labels)),
+            "wbn": lambda: WbnClassifier(backbone, len(labels), 2),
+            "bsf": lambda: BsfClassifier(backbone, len(labels), 2),
+        }[method]()
+        folder = tmp_path / (name or method)
+        return save_model(folder, model, labels, Preprocessing(size=32), domains=domains)
+
+    return make
+
+
+@pytest.fixture
+def picture():
+    """An image message with noise of its own, whose stamp says its number."""
+    import array
+
+    from tests.harness import image
+
+    def make(number=0, brightness=1.0):
+        message = image(64, 48, number)
+        pixels = np.random.default_rng(number).integers(0, 255, 64 * 48 * 3) * brightness
+        message.data = array.array("B", pixels.astype(np.uint8).tobytes())
+        return message
+
+    return make
+
+
+@pytest.fixture
+def stream(ros, picture):
+    """A camera for a node: sends pictures one by one, each once the last was processed."""
+
+    class Camera:
+        def __init__(self, topic="/image"):
+            from sensor_msgs.msg import Image
+
+            self.publisher, self.number = ros.publisher(Image, topic), 0
+
+        def connect(self, node):
+            from tests.harness import eventually
+
+            ros.connected(self.publisher)
+            eventually(lambda: node._input.reliability() == "reliable", "reliable subscription")
+            return self
+
+        def send(self, node, count=1, brightness=1.0):
+            from tests.harness import eventually
+
+            for _ in range(count):
+                counters = node._input.counters
+                before = counters.processed + counters.failed
+                self.number += 1
+                self.publisher.publish(picture(self.number, brightness))
+                eventually(lambda c=counters, b=before: c.processed + c.failed > b)
+
+    return Camera
