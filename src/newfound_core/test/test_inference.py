@@ -110,7 +110,7 @@ def test_compile_without_a_compiler_is_refused_in_words(small, tmp_path, monkeyp
     monkeypatch.setattr(config.cpp, "cxx", ("no-such-compiler",))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # nothing made before
     torch.compiler.reset()
-    with pytest.raises(ConfigError, match="torch.compile does not work here.*C\\+\\+ compiler"):
+    with pytest.raises(ConfigError, match=r"torch.compile does not work here.*C\+\+ compiler"):
         build_inference(small, InferenceConfig("compile"))
 
 

@@ -9,26 +9,10 @@ import pytest
 def checkpoint(tmp_path):
     """Writes a checkpoint of a tiny random network and returns its folder."""
 
-    def make(method="source", name="", seed=1, labels=("mug", "hammer", "banana")):
-        import torch
+    def make(method="source", name="", **options):
+        from tests.checkpoints import tiny
 
-        from newfound_core.backbones import build_backbone
-        from newfound_core.classifier import Classifier
-        from newfound_core.models import save_model
-        from newfound_core.places import BsfClassifier, PlaceClassifier, WbnClassifier
-        from newfound_core.preprocessing import Preprocessing
-
-        torch.manual_seed(seed)
-        backbone = build_backbone("cifar_resnet20", width=0.25)
-        domains = ("townhouse", "loft") if method in ("wbn", "bsf") else ()
-        model = {
-            "source": lambda: Classifier(backbone, len(labels)),
-            "bn": lambda: PlaceClassifier(backbone, len(labels)),
-            "wbn": lambda: WbnClassifier(backbone, len(labels), 2),
-            "bsf": lambda: BsfClassifier(backbone, len(labels), 2),
-        }[method]()
-        folder = tmp_path / (name or method)
-        return save_model(folder, model, labels, Preprocessing(size=32), domains=domains)
+        return tiny(tmp_path / (name or method), method, **options)
 
     return make
 

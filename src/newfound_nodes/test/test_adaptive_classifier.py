@@ -279,7 +279,7 @@ def test_what_cannot_work_keeps_the_node_unconfigured_with_one_line(
         lines = told_errors(capfd)
         assert len(lines) == 1, lines
         assert said in lines[0]
-        assert node.state() == UNCONFIGURED
+        eventually(lambda node=node: node.state() == UNCONFIGURED)
 
 
 def test_a_node_without_its_checkpoint_leaves_the_others_of_its_container_alone(
@@ -294,6 +294,8 @@ def test_a_node_without_its_checkpoint_leaves_the_others_of_its_container_alone(
     container = ros.process(
         "-m", "newfound_nodes.container", "--ros-args", "--params-file", str(file)
     )
+    # On a busy machine importing torch takes longer than a service is waited for.
+    eventually(lambda: "place_categorizer" in ros.client.get_node_names(), patience=240)
     eventually(lambda: ros.state("/place_categorizer") == ACTIVE)
     assert ros.state(NODE) == UNCONFIGURED
     container.send_signal(signal.SIGINT)

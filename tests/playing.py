@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A clip played once over DDS to real nodes in one container, and what they said of each frame."""
+
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from std_srvs.srv import Trigger
+
+from newfound_msgs.msg import Classification, GroundTruth, PlaceCategory
+from tests.harness import ACTIVE, Harness, eventually
+
+OUTPUTS = {
+    "adaptive_classifier": (Classification, "classification"),
+    "place_categorizer": (PlaceCategory, "place"),
+}
+AFTERGLOW = 3.0  # s that answers may come after the last frame
+QUIET = 60.0  # s without a frame before the camera counts as dead
+
+
+@dataclass
+class Moment:
+    """One frame: what is true, and what each node said."""
+
+    truth: GroundTruth
+    answers: dict[str, Any] = field(default_factory=dict)
+
+
+def play(
+    source: Path, nodes: Mapping[str, tuple[str, Mapping[str, Any]]], rate: float
+) -> list[Moment]:
+    """Every frame to which all nodes answered, in order.
+
+    `nodes` are name: (executable, parameters). At a rate that a node cannot follow it drops
+    frames, as it would on a robot.
+    """
+    harness = Harness()
+    truths: dict[tuple[int, int], GroundTruth] = {}
+    answers: dict[str, dict[tuple[int, int], Any]] = {name: {} for name in nodes}
+    try:
+        harness.client.create_subscription(
+            GroundTruth, "/camera/ground_truth", _keep(truths), 1000
+        )
+        for name, (executable, _) in nodes.items():
+            kind, topic = OUTPUTS[executable]
+            harness.client.create_subscription(
+                kind, f"/{name}/{topic}", _keep(answers[name]), 1000
+            )
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "nodes.yaml"
+            file.write_text(yaml.safe_dump(_parameters(source, nodes, rate)))
+            arguments = ("--ros-args", "--params-file", str(file))
+            harness.process("-m", "newfound_nodes.container", *arguments)
+            _run(harness, list(nodes), truths)
+    finally:
+        harness.close()
+    moments = [
+        Moment(truth, {name: found[stamp] for name, found in answers.items()})
+        for stamp, truth in truths.items()
+        if all(stamp in found for found in answers.values())
+    ]
+    return sorted(moments, key=lambda moment: moment.truth.frame)
+
+
+def _keep(where: dict[tuple[int, int], Any]):
+    def take(message: Any) -> None:
+        where[message.header.stamp.sec, message.header.stamp.nanosec] = message
+
+    return take
+
+
+def _parameters(source: Path, nodes: Mapping[str, tuple[str, Mapping]], rate: float) -> dict:
+    camera = {"source": str(source), "rate": rate, "loop": False, "start_paused": True}
+    entries = [f"{executable}:{name}" for name, (executable, _) in nodes.items()]
+    values = {
+        "/container": {"nodes": ["sim_camera:camera/sim_camera", *entries]},
+        "/camera/sim_camera": camera,
+    }
+    for name, (_, chosen) in nodes.items():
+        values[f"/{name}"] = {"image_topic": "/camera/image_raw", "threads": 1, **chosen}
+    return {name: {"ros__parameters": chosen} for name, chosen in values.items()}
+
+
+def _run(harness: Harness, names: list[str], truths: Mapping) -> None:
+    """Wait for all nodes, let the camera play, and wait for the last frame."""
+    for name in (*names, "camera/sim_camera"):
+        eventually(lambda name=name: harness.state(f"/{name}") == ACTIVE, name, patience=600)
+    # An image that comes before the node has found its camera is lost.
+    images = "/camera/image_raw"
+    eventually(lambda: harness.client.count_subscribers(images) >= len(names), "subscribed")
+    time.sleep(2.5)  # subscriptions settle on the camera's reliability once a second
+    harness.call(Trigger, "/camera/sim_camera/restart", Trigger.Request())
+    seen, since = -1, time.monotonic()
+    while not any(truth.last for truth in list(truths.values())):
+        if len(truths) != seen:
+            seen, since = len(truths), time.monotonic()
+        assert time.monotonic() - since < QUIET, "the camera stands still"
+        time.sleep(0.1)
+    time.sleep(AFTERGLOW)
