@@ -3,6 +3,7 @@
 
 import os
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from torch import Tensor
 from newfound_core.onda import Onda, PendingUpdate
 from newfound_nodes.adaptation_store import AdaptationStore
 
-NICENESS = 5  # of the thread that estimates: where cores are few, the frame comes first
+NICENESS = 5  # steps that the thread is below the frames: where cores are few, they come first
 REQUESTED, DRIFT, ENTROPY, RESTORED = "requested", "drift", "entropy", "restored"
 
 
@@ -114,8 +115,7 @@ class Adaptation:
         self._tasks.put(task)
 
     def _work(self) -> None:
-        if hasattr(os, "setpriority"):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        _step_back()
         while (task := self._tasks.get()) is not None:
             try:
                 task()
@@ -170,3 +170,10 @@ class Adaptation:
     def _unused(self) -> int:
         status = self.onda.status()
         return status.redundant + status.rejected
+
+
+def _step_back() -> None:
+    """Lower the priority of this thread, which on Linux has one of its own."""
+    if sys.platform == "linux":
+        mine = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(19, mine + NICENESS))
