@@ -47,7 +47,7 @@ def pictures(folder: Path, count: int, seed: int, dim: bool) -> list[tuple[Path,
     return found
 
 
-def train(folder: Path, steps: int = 120) -> Path:
+def train(folder: Path, steps: int = 80) -> Path:
     """A small network that has learned the stripes in full light, as a checkpoint."""
     torch.manual_seed(0)
     random, preprocessing = np.random.default_rng(0), Preprocessing(size=SIZE)
