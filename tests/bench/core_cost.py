@@ -4,8 +4,8 @@
 All contestants of a row's group take turns in one loop. Hoped for: WBN with 8 domains at most
 1.10 x plain BN and at most 1.05 x WBN with 2; ONDA `streaming` at most 1.10 x, `batch` at most
 1.6 x plain inference, amortised over their updates (channels last, which serving uses, and
-against plain inference in that and in PyTorch's default format); deciding about 300 regions against 1,000
-classes of 1,280 dimensions at most 0.15 of a backbone pass.
+against plain inference in that and in PyTorch's default format); deciding about 300 regions
+against 1,000 classes of 1,280 dimensions at most 0.15 of a backbone pass.
 """
 
 import statistics
