@@ -27,6 +27,7 @@ from newfound_core.places import PlaceClassifier, PlaceOutput
 
 Backend = Literal["torch", "compile", "onnx"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
+ADAPTABLE = ("torch",)  # the others hold a copy of the statistics that nobody can move
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,6 @@ def build_inference(loaded: LoadedModel, config: InferenceConfig | None = None) 
 class Inference(ABC):
     """From camera images to what the model returns."""
 
-    can_adapt = False  # whether the statistics of the network that serves can be moved
-
     def __init__(self, loaded: LoadedModel, config: InferenceConfig) -> None:
         self.loaded, self.config = loaded, config
 
@@ -95,8 +94,6 @@ class Inference(ABC):
 
 class TorchInference(Inference):
     """PyTorch as it is."""
-
-    can_adapt = True
 
     def __init__(self, loaded: LoadedModel, config: InferenceConfig) -> None:
         super().__init__(loaded, config)
@@ -129,8 +126,6 @@ class TorchInference(Inference):
 
 class CompiledInference(TorchInference):
     """The network compiled by `torch.compile`, for one image at a time."""
-
-    can_adapt = False  # what ONDA listens to is compiled away
 
     def __init__(self, loaded: LoadedModel, config: InferenceConfig) -> None:
         super().__init__(loaded, config)

@@ -114,13 +114,6 @@ def test_compile_without_a_compiler_is_refused_in_words(small, tmp_path, monkeyp
         build_inference(small, InferenceConfig("compile"))
 
 
-def test_only_torch_adapts():
-    from newfound_core import inference
-
-    kinds = (inference.TorchInference, inference.CompiledInference, inference.OnnxInference)
-    assert [kind.can_adapt for kind in kinds] == [True, False, False]
-
-
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_onda_serves_through_torch_and_moves_its_statistics(load, image, expected, channels_last):
     loaded = load()

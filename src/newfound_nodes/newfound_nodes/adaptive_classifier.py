@@ -10,7 +10,7 @@ from lifecycle_msgs.msg import State
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 
 from newfound_core.errors import ConfigError, NewfoundError
-from newfound_core.inference import TorchInference
+from newfound_core.inference import ADAPTABLE, TorchInference
 from newfound_core.onda import Onda, OndaConfig
 from newfound_msgs.msg import AdaptationStatus, Classification
 from newfound_nodes import adaptation_parameters, perception_node
@@ -76,14 +76,14 @@ class AdaptiveClassifier(ModelNode):
 
     def load(self) -> None:
         """The model and, unless `adapt` is off, ONDA around it, where the last run ended."""
-        super().load()
-        if not self.param("adapt"):
-            return
-        if not isinstance(self.inference, TorchInference) or not self.inference.can_adapt:
+        if self.param("adapt") and self.param("backend") not in ADAPTABLE:
             raise LoadError(
                 f"the back end {self.param('backend')} cannot adapt: set backend to torch, or "
                 "adapt to false to run the model as it was trained"
             )
+        super().load()
+        if not self.param("adapt"):
+            return
         try:
             self._adapt()
         except (NewfoundError, StateError) as error:
@@ -108,6 +108,7 @@ class AdaptiveClassifier(ModelNode):
                 self.param("persist_period"), keeping.save_soon, callback_group=self._group
             )
         self._adaptation, self._keeping = adaptation, keeping
+        assert isinstance(self.inference, TorchInference), "what is adaptable can serve"
         self.inference.serve(adaptation)
 
     def deactivated(self) -> None:
