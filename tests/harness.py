@@ -152,6 +152,13 @@ class Harness:
         self.client.destroy_client(client)
         return answer.result()
 
+    def becomes_active(self, node: str, patience: float = 240.0) -> None:
+        """Wait for a node of another process; on a busy machine importing torch takes long."""
+        namespace, _, name = node.rpartition("/")
+        full = (name, namespace or "/")
+        eventually(lambda: full in self.client.get_node_names_and_namespaces(), node, patience)
+        eventually(lambda: self.state(node) == ACTIVE, f"{node} active", patience)
+
     def state(self, node: str) -> int:
         """The lifecycle state as get_state tells it."""
         return self.call(GetState, f"{node}/get_state", GetState.Request()).current_state.id

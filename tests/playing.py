@@ -12,7 +12,7 @@ import yaml
 from std_srvs.srv import Trigger
 
 from newfound_msgs.msg import Classification, GroundTruth, PlaceCategory
-from tests.harness import ACTIVE, Harness, eventually
+from tests.harness import Harness, eventually
 
 OUTPUTS = {
     "adaptive_classifier": (Classification, "classification"),
@@ -88,7 +88,7 @@ def _parameters(source: Path, nodes: Mapping[str, tuple[str, Mapping]], rate: fl
 def _run(harness: Harness, names: list[str], truths: Mapping) -> None:
     """Wait for all nodes, let the camera play, and wait for the last frame."""
     for name in (*names, "camera/sim_camera"):
-        eventually(lambda name=name: harness.state(f"/{name}") == ACTIVE, name, patience=600)
+        harness.becomes_active(f"/{name}", patience=600)  # a scenario is filmed first
     # An image that comes before the node has found its camera is lost.
     images = "/camera/image_raw"
     eventually(lambda: harness.client.count_subscribers(images) >= len(names), "subscribed")

@@ -10,7 +10,7 @@ import yaml
 from rcl_interfaces.srv import GetParameters
 
 from tests.checkpoints import tiny
-from tests.harness import ACTIVE, ROOT, eventually
+from tests.harness import ROOT
 
 pytest.importorskip("launch_ros", reason="launch_ros comes only with a ROS installation")
 pytest.importorskip("ros2launch", reason="ros2launch comes only with a ROS installation")
@@ -54,8 +54,9 @@ def launch(ros, tmp_path):
 
     yield start
     for process in started:
-        process.kill()
-        process.wait()
+        if process.poll() is None:  # the test failed; launch must end its own processes
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
 
 
 @pytest.mark.slow
@@ -75,8 +76,7 @@ def test_both_nodes_run_for_each_of_two_cameras(ros, launch, tmp_path, composed)
     )
     for camera in ("front", "rear"):
         for node in ("adaptive_classifier", "place_categorizer"):
-            name = f"/robot/{camera}/{node}"
-            eventually(lambda name=name: ros.state(name) == ACTIVE, patience=120)
+            ros.becomes_active(f"/robot/{camera}/{node}")
     values = {}
     for camera in ("front", "rear"):
         request = GetParameters.Request(names=["image_topic", "checkpoint", "filter"])
@@ -94,7 +94,7 @@ def test_each_node_has_a_launch_file_of_its_own(ros, launch, tmp_path, node):
     method = "source" if node == "adaptive_classifier" else "bn"
     checkpoint = tiny(tmp_path / "model", method)
     end = launch(f"{node}.launch.py", "cameras:=hand", f"checkpoint:={checkpoint}")
-    eventually(lambda: ros.state(f"/hand/{node}") == ACTIVE, patience=120)
+    ros.becomes_active(f"/hand/{node}")
     names = [name for name, _ in ros.client.get_node_names_and_namespaces()]
     assert sorted(set(names) - {"client"}) == [node]
     assert "process has finished cleanly" in end()
@@ -106,5 +106,5 @@ def test_the_container_comes_up_and_ends_with_ctrl_c(ros, launch, tmp_path):
         "/**/container": {"ros__parameters": {"nodes": ["tests.nodes.Echo:rear/second"]}},
     }))  # fmt: skip
     end = launch("container.launch.py", f"params_file:={parameters}", "namespace:=robot")
-    eventually(lambda: ros.state("/robot/rear/second") == ACTIVE, patience=60)
+    ros.becomes_active("/robot/rear/second")
     assert "process has finished cleanly" in end()

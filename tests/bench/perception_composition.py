@@ -15,7 +15,7 @@ import yaml
 from newfound_msgs.msg import Classification, PlaceCategory
 from tests.bench._stream import Film
 from tests.checkpoints import usual
-from tests.harness import ACTIVE, Harness, eventually
+from tests.harness import Harness, eventually
 
 RATE = 5.0
 NODES = {
@@ -30,7 +30,7 @@ def start(harness: Harness, file: Path, composed: bool) -> list[psutil.Process]:
     arguments = ("--ros-args", "--params-file", str(file))
     started = [harness.process("-m", f"newfound_nodes.{m}", *arguments) for m in modules]
     for node in NODES:
-        eventually(lambda node=node: harness.state(f"/{node}") == ACTIVE, patience=120)
+        harness.becomes_active(f"/{node}")
     return [psutil.Process(process.pid) for process in started]
 
 

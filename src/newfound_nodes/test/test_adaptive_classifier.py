@@ -17,7 +17,7 @@ from newfound_core.onda.batch import BatchEstimator
 from newfound_msgs.msg import AdaptationStatus, Classification
 from newfound_nodes.adaptive_classifier import AdaptiveClassifier
 from newfound_nodes.images import to_rgb
-from tests.harness import ACTIVE, UNCONFIGURED, eventually, values
+from tests.harness import UNCONFIGURED, eventually, values
 
 NODE = "/adaptive_classifier"
 QUICK = {"frames_per_update": 2, "momentum": 0.5}
@@ -294,9 +294,7 @@ def test_a_node_without_its_checkpoint_leaves_the_others_of_its_container_alone(
     container = ros.process(
         "-m", "newfound_nodes.container", "--ros-args", "--params-file", str(file)
     )
-    # On a busy machine importing torch takes longer than a service is waited for.
-    eventually(lambda: "place_categorizer" in ros.client.get_node_names(), patience=240)
-    eventually(lambda: ros.state("/place_categorizer") == ACTIVE)
+    ros.becomes_active("/place_categorizer")
     assert ros.state(NODE) == UNCONFIGURED
     container.send_signal(signal.SIGINT)
     text, _ = container.communicate(timeout=60)
