@@ -182,6 +182,12 @@ class Harness:
         """Whether a node has logged a message with this text."""
         return any(text in message.msg for message in self._log)
 
+    def complaints(self, node: str) -> list[str]:
+        """What a node has logged as warnings and errors, in order."""
+        logger = node.strip("/").replace("/", ".")
+        found = [m for m in self._log if m.name == logger]
+        return [message.msg for message in found if message.level >= Log.WARN]
+
     def diagnostics(self, node: str) -> Callable[[], DiagnosticStatus | None]:
         """A function that gives the newest diagnostic status of a node."""
         arrays = self.collect(DiagnosticArray, "/diagnostics")

@@ -68,7 +68,7 @@ def test_the_state_survives_the_end_of_the_node(ros, run, checkpoint, tmp_path, 
 
 
 def test_a_state_of_another_checkpoint_is_ignored_with_one_warning_and_kept(
-    ros, run, checkpoint, tmp_path, capfd
+    ros, run, checkpoint, tmp_path
 ):
     node, camera = run(checkpoint(seed=1))
     adapt(node, camera)
@@ -76,11 +76,10 @@ def test_a_state_of_another_checkpoint_is_ignored_with_one_warning_and_kept(
     first = eventually(lambda: states(tmp_path))
     content = first[0].read_bytes()
     ros.change(NODE, "cleanup")
-    capfd.readouterr()
     ros.set(NODE, checkpoint=str(checkpoint(name="retrained", seed=2)))
     assert ros.change(NODE, "configure")
-    told = eventually(lambda: capfd.readouterr().err)
-    assert told.count("saved adaptation ignored") == 1
+    [told] = eventually(lambda: ros.complaints(NODE))
+    assert "saved adaptation ignored" in told
     assert "states of other checkpoints" in told
     assert node._adaptation.onda.drift().maximum == 0
     assert first[0].read_bytes() == content
@@ -88,7 +87,7 @@ def test_a_state_of_another_checkpoint_is_ignored_with_one_warning_and_kept(
 
 @pytest.mark.parametrize("damage", ["foreign", "cut"])
 def test_a_file_that_does_not_fit_is_ignored_with_one_warning(
-    ros, run, checkpoint, tmp_path, capfd, damage
+    ros, run, checkpoint, tmp_path, damage
 ):
     node, camera = run(checkpoint())
     adapt(node, camera)
@@ -103,9 +102,9 @@ def test_a_file_that_does_not_fit_is_ignored_with_one_warning(
 
         key = load_model(tmp_path / "other").digest[:16]
         file.rename(file.with_name(f"{key}.latest.safetensors"))
-    capfd.readouterr()
     assert ros.change(NODE, "configure")
-    assert eventually(lambda: capfd.readouterr().err).count("saved adaptation ignored") == 1
+    [told] = eventually(lambda: ros.complaints(NODE))
+    assert "saved adaptation ignored" in told
     assert node._adaptation.onda.drift().maximum == 0
 
 
