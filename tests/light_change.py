@@ -14,16 +14,14 @@ Writes `result.json` (for `adapting` and `frozen` the accuracy `before` the chan
 import argparse
 import json
 import random
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from newfound_core.models import load_model
-from newfound_sim.clip import Clip, ClipFrame
 from newfound_sim.truth import SeenObject, Truth
-from tests.playing import Moment, play
+from tests.playing import Moment, make_clip, play
 
 NODES = ("adapting", "frozen")
 COLOURS = {"adapting": "C0", "frozen": "C3"}
@@ -33,11 +31,12 @@ def main() -> None:
     arguments = parse()
     arguments.out.mkdir(parents=True, exist_ok=True)
     labels = load_model(arguments.checkpoint).labels
-    parts = [
-        pictures(arguments.data / domain, labels, arguments.seed)
+    shown = [
+        picture
         for domain in (arguments.before, arguments.after)
+        for picture in lit(pictures(arguments.data / domain, labels, arguments.seed), domain)
     ]
-    clip = make_clip(arguments.out / "clip", parts, (arguments.before, arguments.after))
+    clip = make_clip(arguments.out / "clip", shown)
     moments = watch(clip, arguments.checkpoint, arguments.rate, estimator=arguments.estimator)
     result = measure(moments, arguments.before, arguments.window)
     result["settings"] = {k: str(v) for k, v in vars(arguments).items() if k != "out"}
@@ -71,28 +70,13 @@ def pictures(folder: Path, labels: Sequence[str], seed: int) -> list[tuple[Path,
     return found
 
 
-def make_clip(
-    folder: Path, parts: Sequence[Sequence[tuple[Path, str]]], domains: Sequence[str]
-) -> Path:
-    """A clip that shows the parts one after the other, with their truth."""
-    import cv2
-
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    height, width = cv2.imread(str(parts[0][0][0])).shape[:2]
-    truths, frames = [], []
-    for domain, part in zip(domains, parts, strict=True):
-        light = domain.partition("_")[0]
-        for path, label in part:
-            number = len(frames)
-            shutil.copy(path, folder / f"{number:05d}.jpg")
-            seen = SeenObject(number + 1, label, (0, 0, width, height), 1.0)
-            truths.append(Truth((seen,), "", domain, light, light, 0.0))
-            frames.append(ClipFrame(number / 10, f"{number:05d}.jpg", number))
-    matrix = (float(width), 0.0, width / 2, 0.0, float(width), height / 2, 0.0, 0.0, 1.0)
-    clip = Clip(10.0, width, height, matrix, tuple(truths), tuple(frames))
-    clip.save(folder, {"domains": list(domains)})
-    return folder
+def lit(part: Sequence[tuple[Path, str]], domain: str) -> list[tuple[Path, Truth]]:
+    """The pictures with their truth: one object that fills the image, in the light of a domain."""
+    light = domain.partition("_")[0]
+    return [
+        (path, Truth((SeenObject(1, label, (0, 0, 1, 1), 1.0),), "", domain, light, light))
+        for path, label in part
+    ]
 
 
 def watch(clip: Path, checkpoint: Path, rate: float, **options: object) -> list[Moment]:

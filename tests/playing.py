@@ -1,23 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """A clip played once over DDS to real nodes in one container, and what they said of each frame."""
 
+import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from PIL import Image as PillowImage
 from std_srvs.srv import Trigger
 
 from newfound_msgs.msg import Classification, GroundTruth, PlaceCategory
+from newfound_sim.clip import Clip, ClipFrame
+from newfound_sim.truth import Truth
 from tests.harness import Harness, eventually
 
 OUTPUTS = {
     "adaptive_classifier": (Classification, "classification"),
     "place_categorizer": (PlaceCategory, "place"),
 }
+CLIP_RATE = 10.0  # Hz that a clip of ours claims
 AFTERGLOW = 3.0  # s that answers may come after the last frame
 QUIET = 60.0  # s without a frame before the camera counts as dead
 
@@ -64,6 +69,21 @@ def play(
         if all(stamp in found for found in answers.values())
     ]
     return sorted(moments, key=lambda moment: moment.truth.frame)
+
+
+def make_clip(folder: Path, shown: Sequence[tuple[Path, Truth]]) -> Path:
+    """A clip of JPEG files of one size, each with its truth, in place of what was there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with PillowImage.open(shown[0][0]) as first:
+        width, height = first.size
+    for number, (path, _) in enumerate(shown):
+        shutil.copy(path, folder / f"{number:05d}.jpg")
+    frames = (ClipFrame(n / CLIP_RATE, f"{n:05d}.jpg", n) for n in range(len(shown)))
+    matrix = (float(width), 0.0, width / 2, 0.0, float(width), height / 2, 0.0, 0.0, 1.0)
+    truths = tuple(truth for _, truth in shown)
+    Clip(CLIP_RATE, width, height, matrix, truths, tuple(frames)).save(folder, {})
+    return folder
 
 
 def _keep(where: dict[tuple[int, int], Any]):

@@ -4,18 +4,17 @@
 import pytest
 
 from tests import gratings
-from tests.light_change import draw, make_clip, measure, watch
+from tests.light_change import draw, lit, measure, watch
+from tests.playing import make_clip
 
 
 @pytest.mark.slow
 def test_accuracy_recovers_with_adaptation_and_not_without(tmp_path):
     """The real nodes and the simulated camera in a process of their own, over DDS."""
     checkpoint = gratings.train(tmp_path / "model")
-    parts = [
-        gratings.pictures(tmp_path / light, 150, seed, dim=light == "dim_lamp")
-        for seed, light in enumerate(("full_lamp", "dim_lamp"), start=1)
-    ]
-    clip = make_clip(tmp_path / "clip", parts, ("full_lamp", "dim_lamp"))
+    full = gratings.pictures(tmp_path / "full", 150, seed=1, dim=False)
+    dim = gratings.pictures(tmp_path / "dim", 150, seed=2, dim=True)
+    clip = make_clip(tmp_path / "clip", [*lit(full, "full_lamp"), *lit(dim, "dim_lamp")])
     quick = {"frames_per_update": 5, "momentum": 0.2}
     moments = watch(clip, checkpoint, rate=15.0, **quick)
     assert len(moments) > 200
