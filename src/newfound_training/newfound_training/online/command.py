@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.models import LoadedModel, load_model
 from newfound_core.onda import OndaConfig
@@ -95,11 +97,18 @@ class Experiment:
             source,
             target,
             self.model(source),
-            self.domain(target),
+            self._streamed(target),
             self.run.out / "streams",
             self.run.seed,
-            self.options.frames,
         )
+
+    def _streamed(self, target: str) -> Pixels:
+        """The images of a target, or some of them, which are then all that is known of it."""
+        pixels, count = self.domain(target), self.options.frames
+        if not count or count >= len(pixels):
+            return pixels
+        chosen = np.random.default_rng([self.run.seed, 7]).permutation(len(pixels))[:count]
+        return pixels.select(np.sort(chosen))
 
     def dial(self, source: str, target: str) -> dict[str, float]:
         """Accuracy on the target of a network trained on both domains."""

@@ -19,7 +19,7 @@ class OnlineOptions(CommonOptions):
     checkpoint: str = option("", "use this model for all pairs instead of training the sources")
     source_preset: str = option("small", "preset of train-source for the models trained here")
     orders: int = option(3, "shufflings of every target stream")
-    frames: int = option(0, "length of a stream; 0 is all images of the target")
+    frames: int = option(0, "images taken of every target, at random; 0 is all")
     estimators: tuple[Literal["batch", "streaming"], ...] = option(
         ("batch", "streaming"), "of ONDA's statistics"
     )

@@ -32,7 +32,6 @@ class Target:
     pixels: Pixels  # of the target alone
     folder: Path  # for the files
     seed: int
-    limit: int = 0  # frames of a stream, 0 for all
 
     def frames(self, indices: np.ndarray) -> Tensor:
         """Prepared images."""
@@ -46,8 +45,7 @@ class Target:
 
     def order(self, number: int) -> np.ndarray:
         """A shuffling of the target; the same for all methods."""
-        order = np.random.default_rng([self.seed, 5, number]).permutation(len(self.pixels))
-        return order[: self.limit or None]
+        return np.random.default_rng([self.seed, 5, number]).permutation(len(self.pixels))
 
     def bounds(self) -> dict[str, np.ndarray]:
         """Which images are recognised without adapting, and with the target's own statistics."""

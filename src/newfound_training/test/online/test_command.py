@@ -54,8 +54,9 @@ def test_a_model_that_exists_can_be_streamed(tree, tmp_path, small_model):
     out = tmp_path / "out"
     arguments = ["evaluate-online", "--data", str(tree), "--out", str(out)]
     arguments += ["--checkpoint", str(small_model.directory), "--pairs", "elsewhere:dark"]
-    assert main([*arguments, "--orders", "1", "--verify-frames", "0"]) == 0
+    assert main([*arguments, "--orders", "1", "--verify-frames", "0", "--frames", "15"]) == 0
     result = json.loads((out / "result.json").read_text())
+    assert result["pairs"][0]["frames"] == 15
     assert result["sources"] == {}
     assert not (out / "sources").exists()
 
