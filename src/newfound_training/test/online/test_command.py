@@ -21,7 +21,7 @@ def small_preset(monkeypatch):
     values = {"backbone": "cifar_resnet20", "weights": "random", "image_size": 32}
     values |= {"frozen_stages": 0, "batch_size": 8, "iterations": 12}
     monkeypatch.setattr(
-        "newfound_training.online.command.read_preset", lambda command, name: dict(values)
+        "newfound_training.online.experiment.read_preset", lambda command, name: dict(values)
     )
 
 
