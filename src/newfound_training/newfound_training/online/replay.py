@@ -18,7 +18,7 @@ from tqdm import tqdm
 from newfound_core.onda import Onda, OndaConfig
 from newfound_core.onda.batch import BatchEstimator
 from newfound_core.onda.layers import NormalizationLayers, Statistics
-from newfound_core.onda.streaming import sample_grid
+from newfound_core.onda.samples import sample_grid
 
 Frames = Callable[[np.ndarray], Tensor]  # indices to prepared images on the model's device
 
