@@ -16,6 +16,7 @@ from newfound_core.preprocessing import Preprocessing, default_preprocessing
 from newfound_training.data import Pixels
 from newfound_training.data.batches import Shuffled, image_generator, share_of
 from newfound_training.data.splits import split
+from newfound_training.running.confusion import confusion
 from newfound_training.running.run import Run
 from newfound_training.running.training import Task
 from newfound_training.source.options import SourceOptions
@@ -42,6 +43,7 @@ class SourceTask(Task):
         self._order = Shuffled(len(self.training_set), options.batch_size, run.seed)
         self.model = build_classifier(options, len(pixels.images.class_names))
         self.model.to(run.device).to(memory_format=torch.channels_last)
+        self.validation_confusion: np.ndarray | None = None  # known once evaluated
 
     def batch(self, step: int) -> Batch:
         """Random variants of this process's share of the step's images."""
@@ -75,8 +77,10 @@ class SourceTask(Task):
             preprocessing=self.preprocessing,
             device=self._run.device,
         )
-        correct = predicted == self._pixels.images.labels[self.validation_set]
-        return {"validation_accuracy": float(correct.mean())}
+        images = self._pixels.images
+        labels = images.labels[self.validation_set]
+        self.validation_confusion = confusion(labels, predicted, len(images.class_names))
+        return {"validation_accuracy": float((predicted == labels).mean())}
 
 
 def build_classifier(options: SourceOptions, classes: int) -> Classifier:
