@@ -9,6 +9,7 @@ import numpy as np
 
 from newfound_core.errors import DataError
 from newfound_core.models import LoadedModel, load_model
+from newfound_core.preprocessing import Resize
 from newfound_training.data import ImageSet, Pixels, load_pixels, open_images
 from newfound_training.online.dial import DialTask
 from newfound_training.online.options import OnlineOptions
@@ -64,19 +65,22 @@ class Experiment:
         key = images.root, name
         if key not in self._domains:
             if images.root not in self._decoded:
+                size, resize = self._size()
                 self._decoded[images.root] = load_pixels(
                     images,
-                    self._image_size(),
+                    size,
                     strict=self.options.strict,
+                    resize=resize,
                     limit_gb=self.options.cache_limit_gb,
                 )
             self._domains[key] = self._decoded[images.root].in_domain(name)
         return self._domains[key]
 
-    def _image_size(self) -> int:
+    def _size(self) -> tuple[int, Resize]:
         if self.options.checkpoint:
-            return self.model("").metadata.preprocessing.size
-        return self.source_options.image_size
+            prepared = self.model("").metadata.preprocessing
+            return prepared.size, prepared.resize
+        return self.source_options.image_size, self.source_options.resize
 
     def model(self, source: str) -> LoadedModel:
         """The model of a source domain, trained now if it is not there yet."""

@@ -32,7 +32,11 @@ def source_pixels(options: SourceOptions, run: Run) -> Pixels:
     if not run.team.leads:
         run.team.wait()
     pixels = load_pixels(
-        images, options.image_size, strict=options.strict, limit_gb=options.cache_limit_gb
+        images,
+        options.image_size,
+        strict=options.strict,
+        resize=options.resize,
+        limit_gb=options.cache_limit_gb,
     )
     if run.team.leads:
         run.team.wait()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training a classifier on labelled images of its source domains."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +36,8 @@ class SourceTask(Task):
     def __init__(self, pixels: Pixels, options: SourceOptions, run: Run) -> None:
         torch.manual_seed(run.seed)  # the classifier starts from random values
         self._pixels, self._run = pixels, run
-        self.preprocessing = default_preprocessing(options.backbone, options.image_size)
+        prepared = default_preprocessing(options.backbone, options.image_size)
+        self.preprocessing = replace(prepared, resize=options.resize)
         self._augmentation = augmentation(options)
         self.training_set, self.validation_set = split(
             pixels.images.labels, options.validation_share, run.seed
@@ -86,7 +88,7 @@ class SourceTask(Task):
 def build_classifier(options: SourceOptions, classes: int) -> Classifier:
     """The network with its pretrained weights; those of its first stages will not change."""
     weights = None if options.weights == "random" else options.weights
-    backbone = build_backbone(options.backbone, weights)
+    backbone = build_backbone(options.backbone, weights, options.stages or None)
     parts: list[nn.Module] = [backbone.stem, *backbone.stages]
     if options.frozen_stages > len(parts):
         raise ConfigError(
