@@ -18,16 +18,18 @@ import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from lifecycle_msgs.msg import State, Transition
 from lifecycle_msgs.srv import ChangeState, GetState
+from rcl_interfaces.msg import Log
 from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.executors import MultiThreadedExecutor
 from rclpy.parameter import Parameter
-from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
 
 from newfound_nodes.runtime import spin
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 60.0  # s; reached only when something is broken
+EVERYTHING_SO_FAR = QoSProfile(depth=1000, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 LOST_AFTER = 10.0  # s; a request without an answer is sent again
 
 UNCONFIGURED = State.PRIMARY_STATE_UNCONFIGURED
@@ -82,6 +84,8 @@ class Harness:
         self.executor = MultiThreadedExecutor(8, context=self.context)
         self.client = rclpy.create_node("client", context=self.context)
         self.executor.add_node(self.client)
+        self._log: list[Log] = []
+        self.client.create_subscription(Log, "/rosout", self._log.append, EVERYTHING_SO_FAR)
         self.nodes: list[Any] = []
         self.processes: list[subprocess.Popen] = []
         self._thread = threading.Thread(target=spin, args=(self.executor,), daemon=True)
@@ -166,6 +170,10 @@ class Harness:
         ]
         service = f"{node}/set_parameters_atomically"
         return self.call(SetParametersAtomically, service, request).result
+
+    def logged(self, text: str) -> bool:
+        """Whether a node has logged a message with this text."""
+        return any(text in message.msg for message in self._log)
 
     def diagnostics(self, node: str) -> Callable[[], DiagnosticStatus | None]:
         """A function that gives the newest diagnostic status of a node."""
