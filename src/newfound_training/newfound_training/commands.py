@@ -11,6 +11,7 @@ from newfound_training.running.command import Command, execute
 COMMANDS = {
     "train-source": "newfound_training.source.command",
     "evaluate-online": "newfound_training.online.command",
+    "export": "newfound_training.export.command",
 }
 
 
@@ -39,6 +40,11 @@ def train_source() -> int:
 def evaluate_online() -> int:
     """Entry point of the executable `evaluate_online`."""
     return main(["evaluate-online", *sys.argv[1:]])
+
+
+def export() -> int:
+    """Entry point of the executable `export`."""
+    return main(["export", *sys.argv[1:]])
 
 
 def _overview() -> str:
