@@ -11,6 +11,8 @@ from newfound_training.running.command import Command, execute
 COMMANDS = {
     "train-source": "newfound_training.source.command",
     "evaluate-online": "newfound_training.online.command",
+    "train-places": "newfound_training.places.command",
+    "evaluate-places": "newfound_training.places.evaluation",
 }
 
 
@@ -39,6 +41,16 @@ def train_source() -> int:
 def evaluate_online() -> int:
     """Entry point of the executable `evaluate_online`."""
     return main(["evaluate-online", *sys.argv[1:]])
+
+
+def train_places() -> int:
+    """Entry point of the executable `train_places`."""
+    return main(["train-places", *sys.argv[1:]])
+
+
+def evaluate_places() -> int:
+    """Entry point of the executable `evaluate_places`."""
+    return main(["evaluate-places", *sys.argv[1:]])
 
 
 def _overview() -> str:
