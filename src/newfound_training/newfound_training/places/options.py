@@ -53,4 +53,9 @@ class PlacesOptions(TrainingOptions):
                 raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
         if both := sorted(set(self.source_domains) & set(self.target_domains)):
             raise ConfigError(f"{', '.join(both)} cannot be source and target at once")
+        if self.weights == "random" and self.frozen_stages and self.remembered_variants:
+            raise ConfigError(
+                "frozen stages with random weights have nothing worth remembering: give "
+                "weights, --frozen-stages 0 or --remembered-variants 0"
+            )
         check_softening(self.assignment_temperature, self.assignment_smoothing)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 
+from newfound_core.backbones import build_backbone
 from newfound_training.data import load_pixels, open_images
 from newfound_training.places.data import PlaceImages
 from newfound_training.places.options import PlacesOptions
@@ -45,11 +47,21 @@ def rooms(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny() -> PlacesOptions:
+def tiny_weights(tmp_path_factory) -> str:
+    """A file with the weights of a backbone, as pretraining would leave it."""
+    torch.manual_seed(1)
+    backbone = build_backbone("cifar_resnet20")
+    path = tmp_path_factory.mktemp("weights") / "backbone.safetensors"
+    save_file(backbone.state_dict(), path)
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def tiny(tiny_weights: str) -> PlacesOptions:
     """A network of a second, part of it frozen, with its rows remembered."""
     return PlacesOptions(
         backbone="cifar_resnet20",
-        weights="random",
+        weights=tiny_weights,
         image_size=32,
         batch_size=12,
         iterations=4,
@@ -60,10 +72,10 @@ def tiny() -> PlacesOptions:
 
 
 @pytest.fixture
-def tiny_flags() -> list[str]:
+def tiny_flags(tiny_weights: str) -> list[str]:
     """The same on the command line."""
-    flags = "--backbone cifar_resnet20 --weights random --image-size 32 --batch-size 12"
-    return [*flags.split(), "--frozen-stages", "2", "--domain-part", "first"]
+    flags = "--backbone cifar_resnet20 --image-size 32 --batch-size 12 --frozen-stages 2"
+    return [*flags.split(), "--weights", tiny_weights, "--domain-part", "first"]
 
 
 @pytest.fixture

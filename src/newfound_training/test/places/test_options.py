@@ -21,6 +21,12 @@ def test_what_makes_no_sense_is_refused(wrong):
         PlacesOptions(**wrong)
 
 
+def test_random_layers_are_not_remembered():
+    with pytest.raises(ConfigError, match="nothing worth remembering"):
+        PlacesOptions(weights="random")
+    PlacesOptions(weights="random", remembered_variants=0)
+
+
 def test_a_domain_cannot_be_source_and_target():
     with pytest.raises(ConfigError, match="loft cannot be source and target"):
         PlacesOptions(source_domains=("loft", "villa"), target_domains=("loft",))
