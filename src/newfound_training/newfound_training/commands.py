@@ -12,6 +12,8 @@ COMMANDS = {
     "train-source": "newfound_training.source.command",
     "evaluate-online": "newfound_training.online.command",
     "export": "newfound_training.export.command",
+    "train-places": "newfound_training.places.command",
+    "evaluate-places": "newfound_training.places.evaluation",
 }
 
 
@@ -45,6 +47,16 @@ def evaluate_online() -> int:
 def export() -> int:
     """Entry point of the executable `export`."""
     return main(["export", *sys.argv[1:]])
+
+
+def train_places() -> int:
+    """Entry point of the executable `train_places`."""
+    return main(["train-places", *sys.argv[1:]])
+
+
+def evaluate_places() -> int:
+    """Entry point of the executable `evaluate_places`."""
+    return main(["evaluate-places", *sys.argv[1:]])
 
 
 def _overview() -> str:
