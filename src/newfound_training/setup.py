@@ -7,6 +7,9 @@ commands = (
     "evaluate_online",
     "train_places",
     "evaluate_places",
+    "train_openworld",
+    "evaluate_openworld",
+    "learn",
     "export",
 )
 
