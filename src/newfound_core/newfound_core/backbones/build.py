@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from newfound_core.backbones import alexnets, efficientnet_lite, mobilenets, resnets
-from newfound_core.backbones.contract import Backbone
+from newfound_core.backbones.contract import Backbone, keep_stages
 from newfound_core.backbones.recipe import Recipe, Tensors
 from newfound_core.backbones.weights import ADVICE, load_strictly, read_weights
 from newfound_core.errors import BackboneError, ConfigError, WeightsError
@@ -30,9 +30,13 @@ def available_backbones() -> tuple[str, ...]:
 def build_backbone(
     name: str = "efficientnet_lite0",
     weights: str | PathLike[str] | None = None,
+    stages: int | None = None,
     **options: Any,
 ) -> Backbone:
     """Builds a network by name, with weights from a file or `"imagenet"`, or random ones.
+
+    `stages` keeps only so many of its stages: a smaller and faster network whose features are
+    the mean of an earlier map, still pretrained.
 
     A file holds either the tensors of the library's network under the library's names (a
     classifier in it is left out) or those of a backbone built here. Either way every tensor
@@ -47,6 +51,9 @@ def build_backbone(
         kept = {k: v for k, v in tensors.items() if not k.startswith(recipe.classifier)}
         _load_trunk(network, kept, recipe, f"{name} ({weights})")
     backbone = recipe.assemble(network)
+    if stages is not None:
+        backbone = keep_stages(backbone, stages)
+        options = options | {"stages": stages}
     if tensors is not None and _is_own(tensors):
         load_strictly(backbone, tensors, f"{name} ({weights})")
     backbone.name, backbone.options = name, dict(options)

@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from newfound_core.errors import ConfigError
+
 
 class Backbone(nn.Module):
     """A network without its classifier: image [N, 3, H, W] to feature vector [N, feature_dim].
@@ -82,6 +84,28 @@ class Backbone(nn.Module):
         for stage in list(self.stages)[self.branch_point :]:
             early = stage(early)
         return self.head(early)
+
+
+def keep_stages(backbone: Backbone, count: int) -> Backbone:
+    """The first stages alone, with pooled features; the modules are those of the backbone."""
+    if not max(1, backbone.branch_point) <= count <= len(backbone.stages):
+        raise ConfigError(
+            f"stages must be between {max(1, backbone.branch_point)} and "
+            f"{len(backbone.stages)} in this network, got {count}"
+        )
+    if any(True for _ in backbone.head.parameters()):
+        raise ConfigError("a network with fully connected layers in its head cannot be cut")
+    kept = OrderedDict(list(backbone.stages.named_children())[:count])
+    last = [m for m in nn.Sequential(kept).modules() if isinstance(m, nn.Conv2d)][-1]
+    return Backbone(
+        backbone.stem,
+        kept,
+        global_pool(),
+        stem_channels=backbone.stem_channels,
+        feature_dim=last.out_channels,
+        branch_point=backbone.branch_point,
+        early_channels=backbone.early_channels,
+    )
 
 
 def global_pool() -> nn.Sequential:

@@ -77,3 +77,27 @@ def test_weights_of_another_network_name_the_tensors_that_do_not_fit(tmp_path):
 def test_a_network_without_published_weights_says_so():
     with pytest.raises(WeightsError, match="no published ImageNet weights of resnet10"):
         build_backbone("resnet10", "imagenet")
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["efficientnet_lite0", "resnet18", "resnet50", "mobilenet_v2"])
+def test_a_network_cut_short_gives_the_mean_of_an_earlier_map(name):
+    whole = build_backbone(name).eval()
+    short = build_backbone(name, stages=2).eval()
+    assert build_backbone(short.name, **short.options).feature_dim == short.feature_dim
+    short.load_state_dict({k: v for k, v in whole.state_dict().items() if k in short.state_dict()})
+    expected = whole.stages[1](whole.stages[0](whole.stem(IMAGE))).mean((2, 3))
+    torch.testing.assert_close(short(IMAGE), expected)
+    assert short(IMAGE).shape == (2, short.feature_dim)
+
+
+@pytest.mark.parametrize(("name", "stages"), [("resnet18", 0), ("resnet18", 5), ("alexnet", 5)])
+def test_a_network_is_not_cut_where_it_cannot_be(name, stages):
+    with pytest.raises(ConfigError, match=r"stages must be|cannot be cut"):
+        build_backbone(name, stages=stages)
+
+
+def test_a_network_cut_short_keeps_its_pretrained_weights():
+    whole = build_backbone(weights="imagenet").state_dict()
+    short = build_backbone(weights="imagenet", stages=4).state_dict()
+    assert all(torch.equal(tensor, whole[name]) for name, tensor in short.items())
