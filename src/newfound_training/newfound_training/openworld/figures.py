@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures: metrics over the steps, confusion, and the trade-off of rejecting."""
+"""Figures: metrics over the steps, and the trade-off of rejecting."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -64,22 +64,6 @@ def draw_trade_off(rows: Mapping[str, Sequence[dict[str, Any]]], path: Path) -> 
     panel.set_xlabel("unknowns rejected, %")
     panel.set_ylabel("knowns named right, %")
     panel.legend(fontsize=8)
-    _save(figure, path)
-
-
-def draw_confusion(record: dict[str, Any], labels: Sequence[str], path: Path) -> None:
-    """What each class was taken for, as shares of its row; the last one is unknown."""
-    counts = np.array(record["confusion"], dtype=float)
-    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    names = [*labels, "unknown"]
-    side = max(4.0, 0.24 * len(names) + 1.5)
-    figure, panel = pyplot.subplots(figsize=(side, side), layout="constrained")
-    image = panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    panel.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
-    panel.set_yticks(range(len(names)), names, fontsize=7)
-    panel.set_xlabel("decided")
-    panel.set_ylabel("true")
-    figure.colorbar(image, shrink=0.6)
     _save(figure, path)
 
 
