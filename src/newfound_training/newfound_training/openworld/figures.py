@@ -31,7 +31,8 @@ def draw_steps(rows: Mapping[str, Sequence[Records]], path: Path) -> None:
             _curve(panel, name, runs, metric)
         panel.set_title(title, fontsize=10)
         panel.tick_params(labelsize=8)
-    axes[0, 0].legend(fontsize=7)
+    handles = axes[0, 0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=len(rows), fontsize=8)
     figure.supxlabel("known classes", fontsize=9)
     figure.supylabel("%", fontsize=9)
     _save(figure, path)
@@ -70,6 +71,6 @@ def draw_trade_off(rows: Mapping[str, Sequence[dict[str, Any]]], path: Path) -> 
 def _save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}.part.png")
-    figure.savefig(part, dpi=130)
+    figure.savefig(part, dpi=100)
     pyplot.close(figure)
     part.replace(path)
