@@ -152,6 +152,13 @@ class Harness:
         self.client.destroy_client(client)
         return answer.result()
 
+    def becomes_active(self, node: str, patience: float = 240.0) -> None:
+        """Wait for a node of another process; on a busy machine importing torch takes long."""
+        namespace, _, name = node.rpartition("/")
+        full = (name, namespace or "/")
+        eventually(lambda: full in self.client.get_node_names_and_namespaces(), node, patience)
+        eventually(lambda: self.state(node) == ACTIVE, f"{node} active", patience)
+
     def state(self, node: str) -> int:
         """The lifecycle state as get_state tells it."""
         return self.call(GetState, f"{node}/get_state", GetState.Request()).current_state.id
@@ -174,6 +181,12 @@ class Harness:
     def logged(self, text: str) -> bool:
         """Whether a node has logged a message with this text."""
         return any(text in message.msg for message in self._log)
+
+    def complaints(self, node: str) -> list[str]:
+        """What a node has logged as warnings and errors, in order."""
+        logger = node.strip("/").replace("/", ".")
+        found = [m for m in self._log if m.name == logger]
+        return [message.msg for message in found if message.level >= Log.WARN]
 
     def diagnostics(self, node: str) -> Callable[[], DiagnosticStatus | None]:
         """A function that gives the newest diagnostic status of a node."""
