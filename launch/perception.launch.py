@@ -93,6 +93,7 @@ def _processes(context: LaunchContext) -> list[Node]:
             arguments=["--ros-args", "--log-level", given["log_level"]],
             output="screen",
             emulate_tty=True,
+            sigterm_timeout="30",  # s after Ctrl-C: what was adapted to may have to be saved
         )
         for executable, namespace in places
     ]
