@@ -149,6 +149,7 @@ COMMAND = Command(
         "training_images, validation_images": "how many were trained on and held out",
         "corrupt_images": "names of those left out",
         "validation_accuracy": "share of the sources' held-out images recognised, 0 to 1",
+        "domain_accuracy": "share of them whose domain the branch names, with labelled domains",
         "softening": "with wbn and at least three sources: accuracy of every candidate on "
         "sources left out\n      of training, from which smoothing and temperature were chosen",
         "targets": "for each: images, accuracy (over images), place_accuracy (mean over "

@@ -19,6 +19,7 @@ class PlacesOptions(TrainingOptions):
     method: Literal["bn", "wbn", "wbn-latent", "bsf"] = option(
         "wbn", "wbn is WBN* of the thesis: the sources are labelled"
     )
+    branch_lr: float = option(0.03, "learning rate of the domain branch")
     source_domains: tuple[str, ...] = option((), "to train on; all but the targets if none")
     target_domains: tuple[str, ...] = option((), "only tested on; none: no test")
     domain_part: Literal["whole", "first", "last"] = option(

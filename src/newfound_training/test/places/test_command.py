@@ -24,16 +24,16 @@ def test_images_become_a_checkpoint_that_names_places(rooms, tmp_path, tiny_flag
     assert main(["train-places", *arguments]) == 0
     result = json.loads((out / "result.json").read_text())
     assert result["source_domains"] == ["cottage", "loft"]
-    assert result["training_images"] + result["validation_images"] == 72
+    assert result["training_images"] + result["validation_images"] == 48
     target = result["targets"]["villa"]
-    assert (target["images"], np.sum(target["confusion"])) == (36, 36)
+    assert (target["images"], np.sum(target["confusion"])) == (24, 24)
 
     loaded = load_model(out / "checkpoint")
     assert loaded.labels == ("bedroom", "kitchen", "office")
     villa = images.of("villa")
     found = loaded.model.categorize(loaded.prepare([images.pixels[i] for i in villa]))
     right = found.probabilities.argmax(1).numpy() == images.labels[villa]
-    assert target["accuracy"] == pytest.approx(right.mean(), abs=1.5 / 36)  # rows are rounded
+    assert target["accuracy"] == pytest.approx(right.mean(), abs=1.5 / 24)  # rows are rounded
     card = (out / "checkpoint" / "README.md").read_text()
     assert "Never trained on: villa" in card
     assert (out / "confusion.png").exists()

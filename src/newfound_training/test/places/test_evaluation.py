@@ -13,7 +13,7 @@ NO_DATA = "NEWFOUND_DATA is not set: the folder that holds pacs128"
 @pytest.fixture
 def small_preset(monkeypatch, tiny_weights):
     """Trainings of a second."""
-    values = {"backbone": "cifar_resnet20", "weights": tiny_weights, "image_size": 32}
+    values = {"backbone": "cifar_resnet20", "weights": tiny_weights, "image_size": 16}
     values |= {"frozen_stages": 2, "batch_size": 12, "iterations": 6, "remembered_variants": 1}
     monkeypatch.setattr(
         "newfound_training.places.evaluation_options.read_preset", lambda *_: dict(values)
