@@ -10,7 +10,7 @@ from newfound_core.errors import ConfigError
 from newfound_core.models import save_model
 from newfound_core.places import WbnClassifier
 from newfound_training.data import load_pixels, open_images
-from newfound_training.places.data import PlaceImages, Sources
+from newfound_training.places.data import PlaceImages, Sources, evenly_chosen
 from newfound_training.places.figures import draw_confusion, draw_weights
 from newfound_training.places.measures import accuracies, confusion, weight_histograms
 from newfound_training.places.models import domain_names
@@ -40,7 +40,7 @@ def run_train_places(options: PlacesOptions, run: Run) -> dict[str, Any]:
         assert isinstance(task.model, WbnClassifier)
         soften(task.model, best)
         metrics |= task.evaluate()  # as the model will be used
-    tests = {name: test(task, indices) for name, indices in targets.items()}
+    tests = {name: measure(task, indices) for name, indices in targets.items()}
     if run.team.leads:
         _draw(task, tests, options, run)
         _save(task, tests, options, metrics, run)
@@ -59,7 +59,7 @@ def run_train_places(options: PlacesOptions, run: Run) -> dict[str, Any]:
     }
 
 
-def open_place_images(options: Any, run: Run) -> PlaceImages:
+def open_place_images(options: PlacesOptions, run: Run) -> PlaceImages:
     """All images, decoded; one process decodes, the others wait."""
     images = open_images(options.data, options.layout)
     if not run.team.leads:
@@ -69,6 +69,8 @@ def open_place_images(options: Any, run: Run) -> PlaceImages:
     )
     if run.team.leads:
         run.team.wait()
+    if options.images_per_place:
+        pixels = pixels.select(evenly_chosen(pixels.images, options.images_per_place))
     return PlaceImages(pixels, options.domain_part)
 
 
@@ -85,7 +87,7 @@ def split_sources(images: PlaceImages, options: PlacesOptions) -> Sources:
     return Sources.split(images, names, options.validation_share, options.seed)
 
 
-def test(task: PlaceTask, indices: np.ndarray) -> dict[str, Any]:
+def measure(task: PlaceTask, indices: np.ndarray) -> dict[str, Any]:
     """How good the model is on images of a domain it has not seen."""
     images = task.data.images
     predictions = task.predict(indices)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from newfound_core.places import PlaceClassifier, WbnConfig
+from newfound_core.places import PlaceClassifier
 from newfound_core.preprocessing import Preprocessing, default_preprocessing
 from newfound_training.data.batches import image_generator, share_of
 from newfound_training.places.data import BalancedBatches, PlaceImages, Sources
@@ -44,7 +44,7 @@ class PlaceData:
         self._shapes: tuple[Shape, Shape] | None = None
         self._rows: Path | None = None
         if options.remembered_variants:
-            frozen = FrozenPart(pretrained(options), options.frozen_stages, _reduction(options))
+            frozen = FrozenPart(pretrained(options), options.frozen_stages)
             self._shapes = frozen.shapes(options.image_size)
             self._rows = run.out / ROWS_NAME
             if not run.team.leads:
@@ -65,11 +65,6 @@ class PlaceData:
         """Removes what only an interrupted run would need."""
         if self._rows is not None:
             self._rows.unlink(missing_ok=True)
-
-
-def _reduction(options: PlacesOptions) -> int:
-    """The branch's own step; behind a deep cut it has none."""
-    return 1 if options.backbone.startswith("alexnet") else WbnConfig.branch_reduction
 
 
 class PlaceTask(Task):

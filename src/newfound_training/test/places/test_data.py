@@ -3,7 +3,13 @@ import numpy as np
 import pytest
 
 from newfound_core.errors import ConfigError, DataError
-from newfound_training.places.data import BalancedBatches, PlaceImages, Sources, domain_of
+from newfound_training.places.data import (
+    BalancedBatches,
+    PlaceImages,
+    Sources,
+    domain_of,
+    evenly_chosen,
+)
 
 
 def test_a_domain_is_all_or_a_part_of_the_folders_name():
@@ -36,6 +42,14 @@ def test_a_place_missing_in_a_domain_is_named(images):
     few = PlaceImages(images.pixels.select(np.flatnonzero(~cottage_kitchen)), "first")
     with pytest.raises(DataError, match="has no images of kitchen"):
         few.require_every_place(["loft", "cottage"])
+
+
+def test_a_few_images_are_spread_over_each_folder_and_place(images):
+    everything = images.pixels.images
+    chosen = everything.select(evenly_chosen(everything, 2))
+    assert len(chosen) == 6 * 3 * 2
+    assert {source.name[-5] for source in chosen.sources} == {"0", "3"}  # of 0 to 3
+    assert len(evenly_chosen(everything, 99)) == len(everything)
 
 
 def test_training_and_held_out_images_are_apart_in_every_domain(images):
