@@ -64,7 +64,7 @@ def tiny(tiny_weights: str) -> PlacesOptions:
         weights=tiny_weights,
         image_size=16,
         batch_size=12,
-        iterations=4,
+        iterations=3,
         frozen_stages=2,
         remembered_variants=2,
         domain_part="first",
