@@ -39,7 +39,8 @@ def run_train_places(options: PlacesOptions, run: Run) -> dict[str, Any]:
         best, candidates = choose_softening(data, sources, options, run)
         assert isinstance(task.model, WbnClassifier)
         soften(task.model, best)
-        metrics |= task.evaluate()  # as the model will be used
+        if len(sources.validation):  # as the model will be used
+            metrics["validation_accuracy"] = task.accuracy(sources.validation)
     tests = {name: measure(task, indices) for name, indices in targets.items()}
     if run.team.leads:
         _draw(task, tests, options, run)
@@ -153,7 +154,8 @@ COMMAND = Command(
         "validation_accuracy": "share of the sources' held-out images recognised, 0 to 1",
         "domain_accuracy": "share of them whose domain the branch names, with labelled domains",
         "softening": "with wbn and at least three sources: accuracy of every candidate on "
-        "sources left out\n      of training, from which smoothing and temperature were chosen",
+        "sources left out\n      of training, from which smoothing and temperature were chosen, and "
+        "of equal weights",
         "targets": "for each: images, accuracy (over images), place_accuracy (mean over "
         "places),\n      confusion (counts, [true][predicted]), domain_weights (for each folder "
         "and source,\n      images by weight in ten equal bins)",

@@ -46,7 +46,7 @@ def test_softening_chosen_on_the_sources_is_in_the_checkpoint(rooms, tmp_path, t
     arguments = ["--data", str(rooms), "--out", str(out), *tiny_flags, "--iterations", "5"]
     assert main(["train-places", *arguments]) == 0  # no target: all three are sources
     result = json.loads((out / "result.json").read_text())
-    best = max(result["softening"], key=lambda entry: entry["accuracy"])
+    best = max(result["softening"][:-1], key=lambda entry: entry["accuracy"])
     config = load_model(out / "checkpoint").model.config
     assert config.assignment_smoothing == best["smoothing"]
     assert config.assignment_temperature == best["temperature"]
