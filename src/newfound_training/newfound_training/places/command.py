@@ -154,8 +154,8 @@ COMMAND = Command(
         "validation_accuracy": "share of the sources' held-out images recognised, 0 to 1",
         "domain_accuracy": "share of them whose domain the branch names, with labelled domains",
         "softening": "with wbn and at least three sources: accuracy of every candidate on "
-        "sources left out\n      of training, from which smoothing and temperature were chosen, and "
-        "of equal weights",
+        "sources left out\n      of training, from which the softening was chosen, and of equal "
+        "weights",
         "targets": "for each: images, accuracy (over images), place_accuracy (mean over "
         "places),\n      confusion (counts, [true][predicted]), domain_weights (for each folder "
         "and source,\n      images by weight in ten equal bins)",
