@@ -3,8 +3,9 @@
 
 All contestants of a row's group take turns in one loop. Hoped for: WBN with 8 domains at most
 1.10 x plain BN and at most 1.05 x WBN with 2; ONDA `streaming` at most 1.10 x, `batch` at most
-1.6 x plain inference, amortised over their updates; deciding about 300 regions against 1,000
-classes of 1,280 dimensions at most 0.15 of a backbone pass.
+1.6 x plain inference, amortised over their updates (channels last, which serving uses, and
+against plain inference in that and in PyTorch's default format); deciding about 300 regions
+against 1,000 classes of 1,280 dimensions at most 0.15 of a backbone pass.
 """
 
 import statistics
@@ -78,15 +79,28 @@ def places(rounds: int, images: list[torch.Tensor]) -> list[dict]:
 
 
 def adaptation(rounds: int, images: list[torch.Tensor]) -> list[dict]:
+    """ONDA against plain inference in the same memory format, and against PyTorch's default."""
+
     def network() -> Classifier:
         return Classifier(pretrained(), CLASSES).eval()
 
-    turns = {"plain": over(images, network())}
+    def fast_network() -> torch.nn.Module:
+        return network().to(memory_format=torch.channels_last)
+
+    fast = [image.contiguous(memory_format=torch.channels_last) for image in images]
+    turns = {
+        "plain, default format": over(images, network()),
+        "plain, channels last": over(fast, fast_network()),
+    }
     for estimator in ("streaming", "batch"):
-        onda = Onda(network(), OndaConfig(estimator=estimator, frames_per_update=FRAMES))
-        turns[f"ONDA {estimator}"] = over(images, onda.predict)
+        onda = Onda(fast_network(), OndaConfig(estimator=estimator, frames_per_update=FRAMES))
+        turns[f"ONDA {estimator}"] = over(fast, onda.predict)
     hoped = {"ONDA streaming": "<= 1.10", "ONDA batch": "<= 1.6"}
-    return rows("adaptation", turns, "plain", hoped, rounds, FRAMES)
+    return [
+        row
+        for base in ("plain, channels last", "plain, default format")
+        for row in rows("adaptation", turns, base, hoped, rounds, FRAMES)
+    ]
 
 
 def decisions(rounds: int, images: list[torch.Tensor]) -> list[dict]:

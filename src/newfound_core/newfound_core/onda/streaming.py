@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from newfound_core.normalization import DomainBatchNorm
 from newfound_core.onda.estimate import Estimate
 from newfound_core.onda.layers import NormalizationLayers, Statistics
+from newfound_core.onda.samples import FrameSamples
 
 
 @dataclass
@@ -26,18 +27,13 @@ class FrameStatistics:
 
 
 class StreamingEstimator:
-    """Listens to the inputs of the layers; adds no pass and keeps no frame.
-
-    While a frame runs, each layer only copies a grid of its input; means and variances are
-    computed afterwards for all layers together, which is several times faster.
-    """
+    """Listens to the inputs of the layers; adds no pass and keeps no frame."""
 
     def __init__(self, layers: NormalizationLayers, positions_per_frame: int) -> None:
         self._layers = layers
-        self._positions = positions_per_frame
+        self._samples = FrameSamples(layers.channels, positions_per_frame)
         self._frames = 0  # shifts the grid from frame to frame
-        self._values: dict[int, Tensor] | None = None
-        self._buffers: dict[int, Tensor] = {}  # one per layer, reused from frame to frame
+        self._listening = False
         self._weights: dict[int, Tensor | float] = {}
         self._handles = [
             module.register_forward_pre_hook(partial(self._observe, index))
@@ -46,60 +42,33 @@ class StreamingEstimator:
 
     def start(self, frame: Tensor) -> None:
         """Listen to the next pass."""
-        self._values = {}
+        self._samples.begin()
+        self._listening = True
         self._frames += 1
 
     def _observe(self, index: int, module: nn.Module, inputs: tuple[Any]) -> None:
-        if self._values is None:
+        if not self._listening:
             return
-        grid = sample_grid(inputs[0], self._positions, self._frames)
-        buffer = self._buffers.get(index)
-        if buffer is None or buffer.shape != grid.shape or buffer.dtype != grid.dtype:
-            buffer = self._buffers[index] = torch.empty(
-                grid.shape, dtype=grid.dtype, device=grid.device
-            )
-        # A copy: what follows in the network may overwrite its input.
-        self._values[index] = buffer.copy_(grid)
+        self._samples.take(index, inputs[0], self._frames)
         if not self._layers.plain:
             self._weights[index] = mean_assignment(module)
 
     @torch.no_grad()
     def finish(self) -> FrameStatistics | None:
         """What was heard, unless some of it is not a number."""
-        values, self._values = self._values, None
-        if not values:
+        if not self._listening:
             return None
-        mean, variance = self._statistics(values)
+        self._listening = False
+        found = self._samples.statistics()
+        if found is None:
+            return None
+        mean, variance = found
         if not math.isfinite(float(mean.sum() + variance.sum())):
             return None
-        counts = [
-            values[index].shape[:-1].numel() if index in values else 0
-            for index in range(len(self._layers.names))
-        ]
         weights = None
         if not self._layers.plain:
             weights = self._layers.per_domain(self._weights, like=mean)
-        return FrameStatistics(mean, variance, counts, weights)
-
-    def _statistics(self, values: dict[int, Tensor]) -> tuple[Tensor, Tensor]:
-        """Mean and variance of all layers; those with equally many values go together."""
-        parts: dict[int, tuple[Tensor, Tensor]] = {}
-        counts = {index: v.shape[:-1].numel() for index, v in values.items()}
-        for count in set(counts.values()):
-            members = [index for index in values if counts[index] == count]
-            sizes = [self._layers.channels[index] for index in members]
-            together = torch.cat([values[index].view(count, -1) for index in members], 1)
-            mean = together.mean(0)
-            # Deviations from the frame's own mean: sums of squares would lose small variances.
-            variance = together.sub_(mean).square_().mean(0)
-            pieces = zip(mean.split(sizes), variance.split(sizes), strict=True)
-            parts.update(zip(members, pieces, strict=True))
-        like = next(iter(values.values()))
-        for index, channels in enumerate(self._layers.channels):
-            if index not in parts:
-                parts[index] = (like.new_zeros(channels), like.new_zeros(channels))
-        ordered = [parts[index] for index in range(len(parts))]
-        return torch.cat([m for m, _ in ordered]), torch.cat([v for _, v in ordered])
+        return FrameStatistics(mean, variance, self._samples.counts(), weights)
 
     @torch.no_grad()
     def estimate(self, samples: Sequence[FrameStatistics], current: Statistics) -> Estimate:
@@ -120,7 +89,8 @@ class StreamingEstimator:
         variances = layers.to_rows(torch.stack([s.variance for s in samples]).to(like))
         mean = (share * means).sum(0)
         # The deviations of the frames' means are added to the variances within the frames.
-        biased = (share * (variances + (means - mean) ** 2)).sum(0)
+        spread = (means - mean).square_().add_(variances)
+        biased = (share * spread).sum(0)
         variance = biased * correction[layers.row_group]
         moved = assigned.mean(0)[layers.row_group]
         statistics = Statistics(
@@ -145,27 +115,6 @@ def merge_weights(counts: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     share = counts * weights / mass
     inverse_n = (share * weights / mass).sum(0)
     return share, 1 / (1 - inverse_n).clamp(min=1e-6)
-
-
-def sample_grid(x: Tensor, positions: int, frame: int) -> Tensor:
-    """About `positions` values of each channel, on a regular grid, as [N, ..., channels].
-
-    The grid moves with the number of the frame, so that in time every position is seen.
-    Channels come last because copying and summing are then long loops over them.
-    """
-    if x.dim() != 4:
-        return x.movedim(1, -1)
-    images, channels, height, width = x.shape
-    step = max(1, round(math.sqrt(height * width / positions)))
-    down, right = min(step, height), min(step, width)
-    image, channel, row, column = x.stride()
-    offset = frame % down * row + frame // down % right * column
-    # One view instead of a chain of slices: this runs for every layer of every frame.
-    return x.as_strided(
-        (images, height // down, width // right, channels),
-        (image, row * down, column * right, channel),
-        x.storage_offset() + offset,
-    )
 
 
 def mean_assignment(module: nn.Module) -> Tensor | float:

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
-import pytest
 import torch
 from torch import nn
 
 from newfound_core.assignment import AssignmentContext
 from newfound_core.normalization import DomainBatchNorm2d
 from newfound_core.onda.layers import NormalizationLayers
-from newfound_core.onda.streaming import StreamingEstimator, sample_grid
+from newfound_core.onda.streaming import StreamingEstimator
 
 
 def gather(network, frames, positions=10**6):
@@ -52,32 +51,6 @@ def test_frames_of_different_sizes_are_weighted_by_their_number_of_values():
     values = torch.cat([frame.flatten() for frame in frames])
     torch.testing.assert_close(estimate.statistics.mean[0], values.mean())
     torch.testing.assert_close(estimate.statistics.variance[0], values.var())
-
-
-def test_large_maps_are_looked_at_on_a_grid_that_moves_until_all_is_seen():
-    x = torch.arange(64.0).view(1, 1, 8, 8)
-    seen = [sample_grid(x, positions=16, frame=frame).flatten() for frame in range(4)]
-    assert all(values.shape == (16,) for values in seen)
-    assert sorted(torch.cat(seen).tolist()) == list(range(64))
-
-
-def test_the_grid_is_the_same_in_any_memory_layout():
-    x = torch.randn(2, 5, 9, 7)
-    expected = x[:, :, 1::2, 0::2][:, :, :4, :3].movedim(1, -1)
-    for layout in (torch.contiguous_format, torch.channels_last):
-        assert torch.equal(sample_grid(x.to(memory_format=layout), 16, frame=1), expected)
-    wider = torch.randn(2, 8, 9, 7)
-    part = wider[:, 2:7]  # a view that starts inside its storage
-    assert torch.equal(
-        sample_grid(part, 16, 1), part[:, :, 1::2, ::2][:, :, :4, :3].movedim(1, -1)
-    )
-
-
-@pytest.mark.parametrize("positions", [1, 7, 63, 64, 1000])
-@pytest.mark.parametrize("size", [(5, 13), (1, 50), (7, 7)])
-def test_a_grid_is_never_empty(positions, size):
-    for frame in range(40):
-        assert sample_grid(torch.zeros(1, 2, *size), positions, frame).numel() >= 2
 
 
 def test_domains_follow_the_frames_by_their_assignment():

@@ -54,6 +54,6 @@ def domain_names(options: PlacesOptions, model: PlaceClassifier, sources: tuple[
     """What the checkpoint calls the model's domains; latent ones are numbered."""
     if options.method == "bn":
         return []
-    if options.method == "wbn-latent":
+    if isinstance(model, WbnClassifier) and options.method == "wbn-latent":
         return [f"latent_{number}" for number in range(model.domains)]
     return list(sources)
