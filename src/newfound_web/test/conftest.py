@@ -10,12 +10,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
-from PIL import Image
-
 from newfound_web.cache import DiskCache
 from newfound_web.fetching import Fetcher, FetchSettings
 from newfound_web.loop_thread import LoopThread
+from newfound_web.pictures import PictureLimits, open_picture
 from newfound_web.retrying import RetryPolicy
+from PIL import Image
 
 
 @dataclass
@@ -34,7 +34,7 @@ Handler = Callable[[Asked, asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass
 class LocalWeb:
-    """An HTTP server on a free port of 127.0.0.1; each path has a handler that writes raw bytes."""
+    """An HTTP server on a free port of 127.0.0.1; a path's handler writes raw bytes."""
 
     handlers: dict[str, Handler] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
@@ -174,3 +174,21 @@ def fetched(fetch_settings):
 def cache(tmp_path):
     """An empty cache."""
     return DiskCache(tmp_path / "cache", max_bytes=10_000_000, max_age=1000.0)
+
+
+@pytest.fixture
+def picture_of():
+    """A function that makes pictures."""
+    return lambda seed: open_picture(photo_of(seed), PictureLimits())
+
+
+def colours(rgb: np.ndarray) -> np.ndarray:
+    """Features that tests can afford: the mean colours of a 4 x 4 grid, around zero."""
+    small = Image.fromarray(rgb).resize((4, 4), Image.Resampling.BOX)
+    return np.asarray(small, np.float32).ravel() - 128.0
+
+
+@pytest.fixture
+def features():
+    """Cheap features; see `colours`."""
+    return colours

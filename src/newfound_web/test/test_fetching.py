@@ -5,7 +5,6 @@ import asyncio
 import gzip
 
 import pytest
-
 from newfound_web.errors import PassingError, ProviderError, RateLimitError, RefusedError
 from newfound_web.fetching import StatusError, safe_url, where
 
@@ -138,7 +137,7 @@ def test_a_server_that_wants_a_long_pause_gets_it(local_web, fetched):
 
     async def twice(fetcher):
         for _ in range(2):
-            with pytest.raises(RateLimitError, match="3600|3599"):
+            with pytest.raises(RateLimitError, match=r"3600|3599"):
                 await fetcher.image(url)
 
     fetched(twice)
