@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-
 from newfound_web.duplicates import SAME_WITHIN, difference_hash
 from newfound_web.outliers import typical
 from newfound_web.pictures import PictureLimits, open_picture
@@ -96,7 +95,8 @@ def main() -> None:
             if judge == "each other" or crops:
                 wrong, right = measure(classes, given, limit, options)
                 print(f"limit {limit:3.1f}, {judge:24} {wrong:5.1f} % wrong, {right:5.1f} % kept")
-    print("%d of %d pairs pass for duplicates" % duplicates(hashes))
+    alike, pairs = duplicates(hashes)
+    print(f"{alike} of {pairs} pairs pass for duplicates")
 
 
 if __name__ == "__main__":

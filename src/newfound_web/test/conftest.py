@@ -95,8 +95,8 @@ class LocalWeb:
             else:
                 await handler(asked, writer)
             await writer.drain()
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client has had enough
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client, or the test, has had enough
         finally:
             writer.close()
 

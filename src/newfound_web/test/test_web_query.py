@@ -135,7 +135,7 @@ def traps(local_web, photo, response_head):
         await asyncio.sleep(3600)
 
     bomb, animation = io.BytesIO(), io.BytesIO()
-    Image.new("1", (30_000, 30_000)).save(bomb, "PNG")
+    Image.new("1", (8_000, 8_000)).save(bomb, "PNG")
     frames = [Image.new("RGB", (64, 64), (v, 0, 0)) for v in (0, 200)]
     frames[0].save(animation, "WEBP", save_all=True, append_images=frames[1:])
     return [
@@ -147,7 +147,7 @@ def traps(local_web, photo, response_head):
         local_web.serve("/bomb", bomb.getvalue(), Content_Type="image/png"),
         local_web.serve("/gzip", gzip.compress(photo(53)), Content_Encoding="gzip"),
         local_web.serve("/animation", animation.getvalue()),
-        local_web.serve("/busy", b"", 429, Retry_After="7200"),
+        local_web.serve("/busy", b"", 429, Retry_After="0"),
         local_web.serve("/broken", b"", 500),
         local_web.serve("/loop", b"", 302, Location="/loop"),
         local_web.serve("/loopback", b"", 302, Location="http://127.0.0.1:1/"),
