@@ -17,6 +17,7 @@ from newfound_web.errors import RefusedError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
+PATIENCE = 4.0  # s to connect, then the next address of the host is tried
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 # Public by number, but the metadata service of every Azure machine.
 _AZURE_METADATA = ipaddress.ip_address("168.63.129.16")
@@ -72,7 +73,11 @@ class PublicNetwork(httpcore2.AsyncNetworkBackend):
         for address in addresses:
             try:
                 return await self._network.connect_tcp(
-                    address, port, timeout, local_address, socket_options
+                    address,
+                    port,
+                    min(timeout or PATIENCE, PATIENCE),
+                    local_address,
+                    socket_options,
                 )
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = error

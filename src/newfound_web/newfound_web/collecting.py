@@ -133,7 +133,7 @@ class Collector:
             try:
                 async with asyncio.timeout(self._settings.provider_seconds):
                     # Some links are dead and some images broken: ask for more than is missing.
-                    offers = await provider.offers(label, 2 * missing)
+                    offers = await provider.offers(label, missing + missing // 3 + 5)
             except TimeoutError:
                 limit = self._settings.provider_seconds
                 answer.failures[provider.name] = f"no answer in {limit:.1f} s"

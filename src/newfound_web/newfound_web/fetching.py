@@ -123,13 +123,14 @@ class Fetcher:
             try:
                 return await self._in_time(self._attempt(request), where(request.url))
             except PassingError as error:
-                if error.retry_after > self._settings.retry.longest_wait:
+                if error.retry_after > 0:
                     self._limits.pause(service, error.retry_after)
+                if error.retry_after > self._settings.retry.longest_wait:
                     raise RateLimitError(f"{error}; wait {error.retry_after:.0f} s") from None
                 wait = next(waits, None)
                 if wait is None:
                     raise
-                await asyncio.sleep(max(wait, error.retry_after))
+                await asyncio.sleep(wait)
 
     async def _in_time(self, attempt: Awaitable[bytes], place: str) -> bytes:
         try:

@@ -43,7 +43,7 @@ def _is_header_text(value: str) -> str | None:
 
 
 def _per_minute(provider: str, default: float) -> Parameter:
-    text = f"Requests to {provider}'s API."
+    text = f"Requests to {provider}'s API, after a burst of five."
     return Parameter(f"{provider}_per_minute", default, text, minimum=0.1, maximum=6000.0)
 
 
@@ -109,7 +109,7 @@ PARAMETERS = (
     Parameter("openverse_url", openverse.URL, "Address of the API.", check=_is_address),
     Parameter("wikimedia_url", wikimedia.URL, "Of any MediaWiki's API.", check=_is_address),
     _per_minute("google_vision", 60.0),
-    _per_minute("openverse", 20.0),
+    _per_minute("openverse", 15.0),
     _per_minute("wikimedia", 60.0),
 )  # fmt: skip
 

@@ -148,11 +148,11 @@ class WebQuery(ManagedNode):
         desk, loop = self._desk, self._loop
         if desk is None or loop is None or self.state() != State.PRIMARY_STATE_ACTIVE:
             set_result(response, Outcome.NOT_READY, "the node is not active")
-            return answer(response)
+            answer(response)
+            return
         future = loop.submit(work(desk))
         self._under_way.add(future)
         future.add_done_callback(functools.partial(self._end, what, fill, response, answer))
-        return None
 
     def _end(
         self,

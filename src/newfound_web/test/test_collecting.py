@@ -74,8 +74,8 @@ def test_the_next_provider_fills_up_what_is_missing(collect, tmp_path, photo):
     origins = [image["origin"]["provider"] for image in stored(tmp_path, answer)]
     assert origins == ["a", "b", "b", "b"]
     assert "x: down" in answer.message
-    assert first.asked_for == [12]  # half as many again as asked for, and twice that on offer
-    assert second.asked_for == [10]
+    assert first.asked_for == [13]  # for half as many again as asked for, and some more
+    assert second.asked_for == [11]
 
 
 def test_bad_images_are_counted_and_not_stored(collect, tmp_path, photo):

@@ -29,12 +29,12 @@ def turns(limits, *services, per_minute=60):
 
 
 def test_requests_to_one_service_are_spaced_and_others_do_not_wait(slept):
-    turns(RateLimits(10.0, clock=lambda: 5.0), "a", "a", "b", "a")
+    turns(RateLimits(10.0, 1, clock=lambda: 5.0), "a", "a", "b", "a")
     assert slept == [0.0, 1.0, 0.0, 2.0]
 
 
 def test_nobody_waits_longer_than_the_limit(slept):
-    limits = RateLimits(1.5, clock=lambda: 0.0)
+    limits = RateLimits(1.5, 1, clock=lambda: 0.0)
     turns(limits, "a", "a")
     with pytest.raises(RateLimitError, match="a may be asked again only in 2 s"):
         turns(limits, "a")
@@ -42,7 +42,7 @@ def test_nobody_waits_longer_than_the_limit(slept):
 
 def test_a_refused_turn_does_not_push_the_queue_back(slept):
     now = [0.0]
-    limits = RateLimits(0.5, clock=lambda: now[0])
+    limits = RateLimits(0.5, 1, clock=lambda: now[0])
     turns(limits, "a")
     for _ in range(5):
         with pytest.raises(RateLimitError):
@@ -50,6 +50,16 @@ def test_a_refused_turn_does_not_push_the_queue_back(slept):
     now[0] = 1.0
     turns(limits, "a")
     assert slept[-1] == 0.0
+
+
+def test_after_a_silence_some_requests_go_at_once_and_the_rate_is_kept(slept):
+    now = [0.0]
+    limits = RateLimits(10.0, burst=3, clock=lambda: now[0])
+    turns(limits, *"aaaaa")
+    assert slept == [0.0, 0.0, 0.0, 1.0, 2.0]
+    now[0] = 100.0
+    turns(limits, *"aaaa")
+    assert slept[5:] == [0.0, 0.0, 0.0, 1.0]
 
 
 def test_a_pause_holds_for_its_service_only(slept):

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from newfound_web.cache import DiskCache
+from newfound_web.errors import ProviderError
 from newfound_web.fetching import Fetcher
 from newfound_web.image_folder import Origin
 from newfound_web.keys import Key
@@ -39,7 +40,7 @@ class Openverse:
         credentials: tuple[Key, Key] | None = None,
         *,
         url: str = URL,
-        per_minute: float = 20,
+        per_minute: float = 15,
         max_pixels: int = 40_000_000,
     ) -> None:
         self._fetcher = fetcher
@@ -58,7 +59,12 @@ class Openverse:
             query = {"q": label, "page_size": PAGE, "page": page, "mature": "false"}
             question = f"{self._url}/v1/images/?{urlencode(query)}"
             ask = functools.partial(self._ask, question)
-            offers, pages = await asked_once(self._cache, self.name, question, ask, self._read)
+            try:
+                offers, pages = await asked_once(self._cache, self.name, question, ask, self._read)
+            except ProviderError:
+                if not found:
+                    raise
+                break  # the pages before are good enough
             found += offers
             if page >= pages:
                 break

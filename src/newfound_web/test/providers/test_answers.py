@@ -19,6 +19,11 @@ def test_a_question_is_asked_once(cache):
     assert answers == [{"n": 2}]
 
 
+def test_a_kept_answer_that_can_no_longer_be_read_is_asked_for_anew(cache):
+    ask_with(cache, [{"old": 1}], lambda a: a["old"])
+    assert ask_with(cache, [{"n": 2}], lambda a: a["n"]) == 2
+
+
 def test_an_answer_that_cannot_be_read_is_an_error_and_is_not_kept(cache):
     answers = [{"wrong": 1}, {"n": 2}]
     with pytest.raises(ProviderError, match="p answered in a form that it does not document"):

@@ -89,6 +89,18 @@ def test_further_pages_are_asked_for_while_there_are_any(local_web, search, resp
     assert [a.query["page"] for a in local_web.asked] == ["1", "2"]  # the rest was cached
 
 
+def test_when_a_later_page_fails_the_earlier_ones_are_used(local_web, search, response_head):
+    async def first_only(asked, writer):
+        if asked.query["page"] == "1":
+            body = json.dumps(page(1, [result(i) for i in range(20)], pages=3)).encode()
+            writer.write(response_head(200, Content_Length=str(len(body))) + body)
+        else:
+            writer.write(response_head(403, Content_Length="0"))
+
+    local_web.handle(SEARCH, first_only)
+    assert len(search(count=60)) == 20
+
+
 def test_a_token_is_asked_for_once_and_sent_along(local_web, fetched, cache):
     local_web.serve_json(
         TOKEN,
