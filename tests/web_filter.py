@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What filtering does to a noisy set of images: how many wrong ones go, how many right ones stay.
 
-    python -m tests.web_filter --data FOLDER [--crops FOLDER] [--limits 1.0 1.5 2.0]
+    python -m tests.web_filter --data FOLDER [--crops FOLDER] [--limits 0.6 0.8 1.0]
 
 FOLDER holds `<class>/*.jpg`. A trial draws images of one class, replaces a share of them by
 images of other classes, as a web search would, and filters them with the features that the
@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--noise", type=float, default=0.3, help="share of wrong images")
     parser.add_argument("--same", action="store_true", help="wrong images are of one class")
     parser.add_argument("--trials", type=int, default=40, help="noisy sets of each class")
-    parser.add_argument("--limits", type=float, nargs="+", default=[1.5])
+    parser.add_argument("--limits", type=float, nargs="+", default=[0.8])
     options = parser.parse_args()
     vision = Vision()
     classes, hashes = load(options.data, options.per_class, vision)

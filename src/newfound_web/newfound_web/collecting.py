@@ -30,7 +30,7 @@ class CollectSettings:
     provider_seconds: float = 20.0  # for each search
     spare: float = 1.5  # so many times the images asked for are fetched before filtering
     at_once: int = 4  # downloads
-    outlier_limit: float = 1.5  # robust standard deviations
+    outlier_limit: float = 0.8  # robust standard deviations
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ PARAMETERS = (
     Parameter("kept_side", 640, "Pixels; larger ones are reduced.", minimum=64, maximum=4096),
     Parameter("filter_outliers", True, "Drop images unlike the others and unlike the crop."),
     Parameter(
-        "outlier_limit", 1.5, "Robust standard deviations below the median.",
+        "outlier_limit", 0.8, "Robust standard deviations below the median.",
         minimum=0.1, maximum=100.0,
     ),
     Parameter(
