@@ -19,9 +19,14 @@ setup(
     license="Apache-2.0",
     entry_points={
         "console_scripts": [
+            "adaptive_classifier = newfound_nodes.adaptive_classifier:main",
             "container = newfound_nodes.container:main",
+            "place_categorizer = newfound_nodes.place_categorizer:main",
         ],
         # Names the container knows; one line per executable above that is a node.
-        "newfound.nodes": [],
+        "newfound.nodes": [
+            "adaptive_classifier = newfound_nodes.adaptive_classifier:AdaptiveClassifier",
+            "place_categorizer = newfound_nodes.place_categorizer:PlaceCategorizer",
+        ],
     },
 )
