@@ -28,7 +28,7 @@ class DeferredService:
             service_type, name, lambda request, response: (request, response)
         )
         self._send = service.send_response
-        service.send_response = self._start  # type: ignore[method-assign]
+        service.send_response = self._start
 
     def _start(self, exchange: tuple[Any, Any], header: Any) -> None:
         request, response = exchange
