@@ -2,7 +2,7 @@
 from setuptools import find_packages, setup
 
 package_name = "newfound_training"
-commands = ("train_source", "evaluate_online")
+commands = ("train_source", "evaluate_online", "train_openworld", "evaluate_openworld", "learn")
 
 setup(
     name=package_name,

@@ -11,6 +11,9 @@ from newfound_training.running.command import Command, execute
 COMMANDS = {
     "train-source": "newfound_training.source.command",
     "evaluate-online": "newfound_training.online.command",
+    "train-openworld": "newfound_training.openworld.train",
+    "evaluate-openworld": "newfound_training.openworld.evaluate",
+    "learn": "newfound_training.openworld.learn",
 }
 
 
@@ -23,7 +26,9 @@ def main(arguments: Sequence[str]) -> int:
     if name not in COMMANDS:
         print(f"there is no command {arguments[0]!r}.\n{_overview()}", file=sys.stderr)
         return 2
-    return execute(find(name), arguments[1:])
+    # A command that does not turn --data into --out has a `main` of its own.
+    own_main = getattr(import_module(COMMANDS[name]), "main", None)
+    return own_main(arguments[1:]) if own_main else execute(find(name), arguments[1:])
 
 
 def find(name: str) -> Command:
@@ -39,6 +44,21 @@ def train_source() -> int:
 def evaluate_online() -> int:
     """Entry point of the executable `evaluate_online`."""
     return main(["evaluate-online", *sys.argv[1:]])
+
+
+def train_openworld() -> int:
+    """Entry point of the executable `train_openworld`."""
+    return main(["train-openworld", *sys.argv[1:]])
+
+
+def evaluate_openworld() -> int:
+    """Entry point of the executable `evaluate_openworld`."""
+    return main(["evaluate-openworld", *sys.argv[1:]])
+
+
+def learn() -> int:
+    """Entry point of the executable `learn`."""
+    return main(["learn", *sys.argv[1:]])
 
 
 def _overview() -> str:

@@ -26,6 +26,9 @@ class NcmConfig(HeadConfig):
     # "percentile": so many per cent of the own samples lie within.
     limits: NcmLimits = "balanced"
     percentile: float = 75.0
+    # True: the first step trains the network, which then stays as it is. Without pretrained
+    # weights there would be no features at all.
+    train_first_step: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,13 +45,13 @@ class NearestClassMean(OpenWorldHead):
 
     @property
     def trains_features(self) -> bool:
-        """Never: the features stay those of the pretrained network."""
-        return False
+        """Never, or in the first step only: the features stay those of the pretrained network."""
+        return self.config.train_first_step and self.steps == 0
 
     def loss(
         self, features: Tensor, labels: Tensor, old_features: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Cross entropy over the class means, for those who want to train before freezing."""
+        """Cross entropy over the class means."""
         return {"total": class_mean_loss(self, features, labels)}
 
     def fit_limits(self, features: Tensor, labels: Tensor) -> None:

@@ -30,6 +30,9 @@ class StepConfig:
     clip_gradient: float | None = None  # largest norm of the gradient
     memory_share: float = 0.4  # of every batch
     trainable: tuple[str, ...] | None = None  # names of submodules; None: the whole network
+    # False: batch normalisation keeps the statistics it has, those of the pretrained network,
+    # instead of using and following those of small batches.
+    batch_statistics: bool = True
     # Compute what the frozen trunk makes of each image once. Images are then not varied, and
     # if the results exceed the limit there is no cache.
     cache_trunk: bool = False

@@ -17,11 +17,20 @@ def set_trainable(network: nn.Module, parts: Sequence[str] | None) -> list[nn.Pa
     return [parameter for parameter in network.parameters() if parameter.requires_grad]
 
 
-def train_mode(network: nn.Module, parts: Sequence[str] | None) -> None:
-    """Put the trainable submodules in training mode; all others keep their statistics."""
+def train_mode(
+    network: nn.Module, parts: Sequence[str] | None, *, batch_statistics: bool = True
+) -> None:
+    """Put the trainable submodules in training mode; all others keep their statistics.
+
+    Without `batch_statistics` batch normalisation keeps them everywhere.
+    """
     network.train(parts is None)
     for part in parts or ():
         _submodule(network, part).train()
+    if not batch_statistics:
+        for module in network.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.eval()
 
 
 def split(network: nn.Module) -> tuple[nn.Sequential, nn.Sequential]:

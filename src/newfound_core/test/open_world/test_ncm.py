@@ -46,3 +46,10 @@ def test_senseless_options_are_refused():
         NcmConfig(percentile=101)
     with pytest.raises(ConfigError, match="limits"):
         NcmConfig(limits="guess")  # type: ignore[arg-type]
+
+
+def test_without_pretrained_weights_the_first_step_may_train_the_network():
+    head = NearestClassMean(5, NcmConfig(train_first_step=True))
+    assert head.trains_features
+    head.end_step()
+    assert not head.trains_features

@@ -60,3 +60,11 @@ def test_any_other_network_is_all_trunk_or_all_rest():
     assert [len(part) for part in split(network)] == [0, 1]
     set_trainable(network, ())
     assert [len(part) for part in split(network)] == [1, 0]
+
+
+def test_statistics_can_be_kept_while_the_rest_trains(backbone):
+    train_mode(backbone, ["stages.two"], batch_statistics=False)
+    convolution, normalisation, dropout = backbone.stages.two
+    assert not normalisation.training
+    assert convolution.training
+    assert dropout.training

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From cells to tables: means over runs, their spread, and paired differences."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from newfound_training.openworld.measure import RULES
+
+METRICS = {
+    "closed_world_without_rejection": "closed world, no rejection",
+    "closed_world_with_rejection": "closed world, rejection",
+    "open_set": "open set",
+    "owr": "OWR",
+    "owr_harmonic": "OWR-H",
+    "auroc": "AUROC",
+}
+REJECTION = ("correct_knowns_rejected", "unknowns_rejected", "rejection_difference")
+Steps = list[dict[str, Any]]  # the records of one run
+Runs = Mapping[tuple[int, int], Steps]  # by order and seed
+
+
+def summary(runs: Runs) -> dict[str, Any]:
+    """Means and spreads of every metric, by rule: over the steps, and after the last one."""
+    return {
+        "chosen": _first(runs)[0]["metrics"]["chosen"],
+        "runs": len(runs),
+        "known_classes": [record["known_classes"] for record in _first(runs)],
+        **{
+            rule: {
+                "mean_over_steps": _statistics(runs, rule, slice(None)),
+                "last_step": _statistics(runs, rule, slice(-1, None)),
+                "by_step": [
+                    _statistics(runs, rule, slice(i, i + 1)) for i in range(len(_first(runs)))
+                ],
+            }
+            for rule in RULES
+        },
+    }
+
+
+def _first(runs: Runs) -> Steps:
+    return next(iter(runs.values()))
+
+
+def _statistics(runs: Runs, rule: str, steps: slice) -> dict[str, dict[str, float] | None]:
+    found = {}
+    for metric in (*METRICS, *REJECTION):
+        values = [_mean(records[steps], rule, metric) for records in runs.values()]
+        found[metric] = _mean_and_spread([v for v in values if v is not None])
+    return found
+
+
+def _mean(records: Steps, rule: str, metric: str) -> float | None:
+    values = [record["metrics"][rule][metric] for record in records]
+    return None if None in values else float(np.mean(values))
+
+
+def _mean_and_spread(values: Sequence[float]) -> dict[str, float] | None:
+    if not values:
+        return None
+    return {"mean": float(np.mean(values)), "spread": float(np.std(values))}
+
+
+def differences(runs: Runs, baseline: Runs, metric: str = "owr_harmonic") -> dict[str, Any] | None:
+    """How far runs lie above those of a baseline with the same order and seed, over the steps."""
+    pairs = [
+        (_chosen_mean(runs[key], metric), _chosen_mean(baseline[key], metric))
+        for key in runs
+        if key in baseline and len(runs[key]) == len(baseline[key])
+    ]
+    gains = [a - b for a, b in pairs if a is not None and b is not None]
+    if not gains:
+        return None
+    return {
+        **(_mean_and_spread(gains) or {}),
+        "above": sum(g > 0 for g in gains),
+        "of": len(gains),
+    }
+
+
+def _chosen_mean(records: Steps, metric: str) -> float | None:
+    return _mean(records, records[0]["metrics"]["chosen"], metric)
+
+
+def rejection_summary(runs: Runs) -> dict[str, dict[str, Any]]:
+    """The four ways to set limits, over steps and runs, by the method's own rule."""
+    names = _first(runs)[0].get("rejection", {})
+    return {
+        name: {
+            metric: _mean_and_spread(
+                [
+                    float(np.mean([_of(record["rejection"][name], metric) for record in records]))
+                    for records in runs.values()
+                ]
+            )
+            for metric in (*REJECTION, "owr_harmonic")
+        }
+        for name in names
+    }
+
+
+def _of(metrics: dict[str, Any], metric: str) -> float:
+    value = metrics[metrics["chosen"]][metric]
+    return np.nan if value is None else value
+
+
+def best_rows(rows: Mapping[str, Runs], methods: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """For each method the row and rule with the highest OWR-H over the steps."""
+    best: dict[str, dict[str, Any]] = {}
+    for name, runs in rows.items():
+        for rule in RULES:
+            reached = summary(runs)[rule]["mean_over_steps"]["owr_harmonic"]
+            if reached is None:
+                continue
+            before = best.get(methods[name])
+            if before is None or reached["mean"] > before["owr_harmonic"]:
+                best[methods[name]] = {
+                    "row": name, "reject_when": rule, "owr_harmonic": reached["mean"]
+                }  # fmt: skip
+    return best
+
+
+def markdown(summaries: Mapping[str, dict[str, Any]], part: str) -> str:
+    """One table for people, in percent: `part` is mean_over_steps or last_step."""
+    lines = [
+        f"| method | {' | '.join(METRICS.values())} | OWR-H, other rule |",
+        "|---" * (len(METRICS) + 2) + "|",
+    ]
+    for name, found in summaries.items():
+        rule = found["chosen"]
+        (other,) = (r for r in RULES if r != rule)
+        values = [_shown(found[rule][part][metric]) for metric in METRICS]
+        values.append(_shown(found[other][part]["owr_harmonic"]))
+        lines.append(f"| {' | '.join([name, *values])} |")
+    return "\n".join(lines) + "\n"
+
+
+def rejection_markdown(found: Mapping[str, dict[str, Any]]) -> str:
+    """The ablation of rejection, in percent."""
+    lines = [
+        "| limits | correct knowns rejected | unknowns rejected | difference | OWR-H |",
+        "|---|---|---|---|---|",
+    ]
+    for name, values in found.items():
+        shown = [_shown(values[metric]) for metric in (*REJECTION, "owr_harmonic")]
+        lines.append(f"| {name.replace('_', ' ')} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _shown(value: dict[str, float] | None) -> str:
+    return "" if value is None else f"{100 * value['mean']:.1f} ± {100 * value['spread']:.1f}"

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`train_openworld`: images in, a checkpoint with memory out, measured after every step."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from newfound_core.errors import ConfigError
+from newfound_core.models import save_model
+from newfound_core.open_world.memory import Memory, Sample
+from newfound_core.open_world.memory_store import save_memory
+from newfound_core.open_world.model import OpenWorldModel
+from newfound_core.open_world.step_config import EpochState
+from newfound_core.preprocessing import default_preprocessing
+from newfound_training.openworld.figures import draw_confusion, draw_steps, draw_trade_off
+from newfound_training.openworld.incremental import Incremental, Outcome
+from newfound_training.openworld.material import (
+    ImageGroups,
+    build_network,
+    cut,
+    load_groups,
+    load_material,
+)
+from newfound_training.openworld.options import TrainOpenWorldOptions
+from newfound_training.openworld.protocol import make_protocol
+from newfound_training.openworld.settings import make_setting, parse_values
+from newfound_training.running.card import write_model_card
+from newfound_training.running.command import Command
+from newfound_training.running.log import TrainingLog
+from newfound_training.running.run import Run
+
+_log = logging.getLogger(__name__)
+
+
+class Training:
+    """One run of the command: data, network, and what becomes of them."""
+
+    def __init__(self, options: TrainOpenWorldOptions, run: Run) -> None:
+        self.options, self.run = options, run
+        self.setting = make_setting(options.method, options.method, parse_values(options.set))
+        self.groups = load_groups(options)
+        self.backbone = build_network(options, run.seed).to(run.device)
+
+    def incremental(self, log: TrainingLog) -> Incremental:
+        """The steps of the protocol, ready to run."""
+        protocol = make_protocol(
+            self.groups.pixels.images.class_names,
+            known=self.options.known_classes,
+            unknown=self.options.unknown_classes,
+            initial=self.options.initial_classes,
+            per_step=self.options.classes_per_step,
+            order=self.options.class_order,
+        )
+
+        def log_epoch(step: int, state: EpochState) -> None:
+            log.scalars(f"step{step + 1}", state.losses, state.epochs_done)
+
+        return Incremental(
+            load_material(
+                self.options,
+                self.groups,
+                protocol.known,
+                self.run.device,
+                backbone=self.backbone,
+                never_learned=protocol.unknown,
+            ),
+            protocol.joint() if self.setting.joint else protocol,
+            self.setting,
+            self.options.memory_size,
+            self.run.seed,
+            self.run.out / "state",
+            self.run.device,
+            self.backbone.feature_dim,
+            log_epoch,
+        )
+
+    def save(self, outcome: Outcome) -> Path:
+        """The whole network, the frozen trunk included, with its memory as images."""
+        _, rest = cut(self.backbone, self.options.frozen_stages)
+        rest.load_state_dict(outcome.model.backbone.state_dict())
+        model = OpenWorldModel(self.backbone, outcome.model.head, outcome.model.embedding).eval()
+        memory = image_memory(outcome.memory, self.groups)
+        checkpoint = save_model(
+            self.run.out / "checkpoint",
+            model,
+            model.labels,
+            default_preprocessing(self.options.backbone, self.options.image_size),
+            provenance=self.run.provenance(_numbers(chosen(outcome.records[-1]))),
+            write_memory=lambda folder: save_memory(memory, folder),
+            replace=True,
+        )
+        write_model_card(
+            checkpoint,
+            f"Open-world recognition of {len(model.labels)} classes",
+            "Names what it knows, says so when it does not, and learns new classes from its "
+            "memory and new images (`learn`).",
+            {"remembered images": len(memory)},
+        )
+        _log.info("checkpoint written to %s", checkpoint)
+        return checkpoint
+
+
+def run_train_openworld(options: TrainOpenWorldOptions, run: Run) -> dict[str, Any]:
+    """Learns step by step, and writes `<out>/checkpoint` with its memory."""
+    if run.team.processes > 1:
+        raise ConfigError("train-openworld runs in one process: start it without torchrun")
+    training = Training(options, run)
+    with TrainingLog(run, 0) as log:
+        outcome = training.incremental(log).run()
+        for number, record in enumerate(outcome.records):
+            log.scalars("step", _numbers(chosen(record)), number + 1)
+    training.save(outcome)
+    draw_steps({options.method: [outcome.records]}, run.out / "steps.png")
+    draw_confusion(outcome.records[-1], outcome.model.labels, run.out / "confusion.png")
+    draw_trade_off({options.method: [outcome.records[-1]]}, run.out / "trade_off.png")
+    return {
+        "checkpoint": "checkpoint",
+        "classes": outcome.model.labels,
+        "steps": [_report(record) for record in outcome.records],
+        "final": chosen(outcome.records[-1]),
+        "remembered": len(outcome.memory),
+        "corrupt_images": list(training.groups.pixels.corrupt),
+    }
+
+
+def chosen(record: dict[str, Any]) -> dict[str, float | None]:
+    """The metrics of a step by the rule that the method decides by."""
+    metrics = record["metrics"]
+    return metrics[metrics["chosen"]]
+
+
+def _numbers(metrics: dict[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if value is not None}
+
+
+def _report(record: dict[str, Any]) -> dict[str, Any]:
+    """A step's record without the large tables of the last one."""
+    return {k: v for k, v in record.items() if k not in ("confusion", "trade_off")}
+
+
+def image_memory(memory: Memory, groups: ImageGroups) -> Memory:
+    """The memory with images instead of maps."""
+    indices = {
+        (label, groups.name(index)): index
+        for label, members in groups.training.items()
+        for index in members
+    }
+
+    def as_image(sample: Sample) -> Sample:
+        image = groups.pixels[indices[sample.label, sample.source]]
+        return Sample(image, sample.label, sample.source, sample.held_out)
+
+    return Memory(
+        memory.config, {k: [as_image(s) for s in memory.samples(k)] for k in memory.labels}
+    )
+
+
+COMMAND = Command(
+    "train-openworld",
+    "Trains open-world recognition step by step, and measures it beside unknown classes.",
+    TrainOpenWorldOptions,
+    run_train_openworld,
+    {
+        "checkpoint": "the model with its memory, a folder relative to result.json",
+        "classes": "names, in the order in which they were learned",
+        "steps": "for each step new_classes, known_classes, remembered, and metrics by both rules "
+        "of rejection;\n      chosen names the one the method uses; with bdoc also rejection: "
+        "other ways to set its limits",
+        "final": "metrics after the last step: closed_world_without_rejection, "
+        "closed_world_with_rejection,\n      open_set, owr, owr_harmonic, auroc, "
+        "correct_knowns_rejected, unknowns_rejected,\n      rejection_difference; null where "
+        "there was nothing to measure",
+        "remembered": "samples in the memory",
+        "corrupt_images": "names of those left out",
+    },
+)

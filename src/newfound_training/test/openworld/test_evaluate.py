@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from newfound_training.commands import main
+
+NO_DATA = "NEWFOUND_DATA is not set: the folder that holds cifar60"
+
+
+def test_the_table_by_one_command_and_again_from_its_cells(small_flags, tmp_path, monkeypatch):
+    flags = ["evaluate-openworld", *small_flags, "--choice-classes", "0", "--orders", "2"]
+    flags += ["--known-classes", "3", "--initial-classes", "2", "--classes-per-step", "1"]
+    flags += ["--seeds", "1", "--memory-size", "12", "--rows", "ncm"]
+    flags += ["bdoc: method=bdoc epochs=1 later_epochs=1"]
+    flags += ["all at once: method=bdoc epochs=1 joint=true"]
+    assert main(flags) == 0
+    out = tmp_path / "out"
+    result = json.loads((out / "result.json").read_text())
+    assert list(result["rows"]) == ["ncm", "bdoc", "all at once"]
+    assert result["rows"]["bdoc"]["runs"] == 2
+    assert result["rows"]["all at once"]["known_classes"] == [3]
+    assert result["above_baseline"]["bdoc"]["of"] == 2
+    assert result["above_baseline"]["all at once"] is None  # its one step is not comparable
+    assert set(result["best"]) == {"ncm", "bdoc"}
+    assert len(result["rejection"]) == 6
+    assert {p.suffix for p in (out / "cells").rglob("*")} == {"", ".json"}  # no states left
+    for name in ("table.md", "steps.png", "trade_off.png"):
+        assert (out / name).stat().st_size
+
+    # Again: everything is there already, and the result is the same.
+    (out / "result.json").unlink()
+    monkeypatch.setattr("newfound_training.openworld.cells.Incremental", None)
+    assert main([*flags, "--resume"]) == 0
+    assert json.loads((out / "result.json").read_text())["rows"] == result["rows"]
+
+
+def test_two_rows_of_one_name_are_refused(small_flags, capsys):
+    assert main(["evaluate-openworld", *small_flags, "--rows", "ncm", "ncm"]) == 1
+    assert "two rows are named 'ncm'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif("NEWFOUND_DATA" not in os.environ, reason=NO_DATA)
+def test_the_quick_table_on_cifar_shows_the_direction(tmp_path):
+    data = Path(os.environ["NEWFOUND_DATA"]) / "cifar60"
+    out = tmp_path / "out"
+    assert main(["evaluate-openworld", "--data", str(data), "--out", str(out), "--quick"]) == 0
+    rows = json.loads((out / "result.json").read_text())["rows"]
+    for name in ("ncm", "bdoc"):
+        last = rows[name][rows[name]["chosen"]]["last_step"]
+        assert last["closed_world_without_rejection"]["mean"] > 0.5  # by chance 0.17
+        assert last["auroc"]["mean"] > 0.5
+    over_steps = {n: rows[n][rows[n]["chosen"]]["mean_over_steps"] for n in ("ncm", "bdoc")}
+    assert over_steps["bdoc"]["auroc"]["mean"] > over_steps["ncm"]["auroc"]["mean"]

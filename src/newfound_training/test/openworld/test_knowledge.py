@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+import pytest
+import torch
+
+from newfound_core.backbones import build_backbone
+from newfound_core.errors import CheckpointError
+from newfound_core.models import save_model
+from newfound_core.open_world.heads import build_head
+from newfound_core.open_world.memory import Memory, MemoryConfig
+from newfound_core.open_world.memory_store import save_memory
+from newfound_core.open_world.model import OpenWorldModel
+from newfound_core.preprocessing import Preprocessing
+from newfound_training.openworld.knowledge import (
+    MappedSamples,
+    default_frozen_stages,
+    load_knowledge,
+)
+
+
+@pytest.fixture
+def saved(tmp_path, make_samples):
+    """A checkpoint of an untrained network that knows one class."""
+    torch.manual_seed(0)
+    model = OpenWorldModel(build_backbone("cifar_resnet20", width=0.25), build_head("ncm", 16))
+    model.head.extend(["a"])
+    memory = Memory(MemoryConfig(9), {"a": make_samples("a", 4)})
+    save_model(
+        tmp_path / "with",
+        model.eval(),
+        ["a"],
+        Preprocessing(16),
+        write_memory=lambda folder: save_memory(memory, folder),
+    )
+    save_model(tmp_path / "without", model, ["a"], Preprocessing(16))
+    return tmp_path
+
+
+def test_a_checkpoint_comes_with_its_memory(saved):
+    knowledge = load_knowledge(saved / "with")
+    assert knowledge.model.labels == ["a"]
+    assert len(knowledge.memory) == 4
+
+
+def test_one_without_memory_cannot_go_on_learning(saved):
+    with pytest.raises(CheckpointError, match="has no memory"):
+        load_knowledge(saved / "without")
+
+
+def test_mapped_samples_give_the_features_of_their_images_and_lead_back_to_them(saved, tmp_path):
+    knowledge = load_knowledge(saved / "with")
+    mapped = MappedSamples(knowledge, 2, tmp_path / "maps")
+    memory = mapped.map_memory(knowledge.memory, lambda done: None)
+    maps = torch.from_numpy(np.stack([s.image[0] for s in memory.samples("a")])).float()
+    images = [s.pixels() for s in knowledge.memory.samples("a")]
+    expected = knowledge.backbone(knowledge.loaded.prepare(images))
+    torch.testing.assert_close(mapped.rest(maps), expected, rtol=5e-3, atol=5e-3)
+    back = mapped.originals(memory).samples("a")
+    assert [s.source for s in back] == [s.source for s in knowledge.memory.samples("a")]
+    for sample, image in zip(back, images, strict=True):
+        np.testing.assert_array_equal(sample.pixels(), image)
+
+
+def test_new_samples_have_variants_and_progress_is_told(saved, tmp_path, make_samples):
+    mapped = MappedSamples(load_knowledge(saved / "with"), 2, tmp_path / "maps")
+    told = []
+    found = mapped.map(make_samples("new", 30, size=20), 2, told.append)
+    assert {len(s.image) for s in found} == {4}
+    assert told == [25, 30]
+
+
+@pytest.mark.parametrize(("name", "frozen"), [("efficientnet_lite0", 7), ("cifar_resnet20", 3)])
+def test_the_last_stage_learns(name, frozen):
+    assert default_frozen_stages(build_backbone(name)) == frozen

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+import pytest
+import torch
+
+from newfound_core.errors import ConfigError, DataError
+from newfound_core.preprocessing import Preprocessing
+from newfound_training.openworld.material import (
+    build_network,
+    cut,
+    image_inputs,
+    load_groups,
+    load_material,
+    map_inputs,
+)
+from newfound_training.openworld.options import OpenWorldOptions
+
+CPU = torch.device("cpu")
+
+
+def test_images_are_divided_by_split_and_class(small_options):
+    groups = load_groups(OpenWorldOptions(**small_options, images_per_class=5))
+    assert {len(members) for members in groups.training.values()} == {5}
+    assert {len(members) for members in groups.test.values()} == {6}
+    assert groups.name(groups.test["red"][0]) == "test/red/00.png"
+
+
+def test_without_a_test_split_a_share_of_every_class_is_held_out(small_options):
+    groups = load_groups(OpenWorldOptions(**small_options, test_split="", test_share=0.25))
+    for label, members in groups.training.items():
+        assert not set(members) & set(groups.test[label])
+        assert len(groups.test[label]) in (4, 5)
+
+
+def test_a_split_that_is_not_there_is_named(small_options):
+    with pytest.raises(DataError, match="no domain 'validation'"):
+        load_groups(OpenWorldOptions(**small_options, test_split="validation"))
+
+
+def test_trunk_and_rest_are_the_network(small_options):
+    backbone = build_network(OpenWorldOptions(**small_options), 0).eval()
+    images = torch.randn(2, 3, 16, 16)
+    for frozen in range(5):
+        trunk, rest = cut(backbone, frozen)
+        assert torch.equal(rest(trunk(images)), backbone(images))
+    with pytest.raises(ConfigError, match="at most 4 of them"):
+        cut(backbone, 5)
+
+
+def test_behind_a_frozen_trunk_samples_give_the_same_features(small_options, tmp_path):
+    options = OpenWorldOptions(**small_options)
+    backbone = build_network(options, 0).eval()
+    images = load_material(options, load_groups(options), ["red"], CPU, backbone=backbone)
+    weights = tmp_path / "weights.safetensors"
+    from safetensors.torch import save_file
+
+    save_file(backbone.state_dict(), weights)
+    frozen = OpenWorldOptions(**small_options | {"frozen_stages": 2, "weights": str(weights)})
+    maps = load_material(frozen, load_groups(frozen), ["red"], CPU, backbone=backbone)
+    plain = images.network.eval()(images.inputs.batch(images.test["red"]))
+    mapped = maps.network.eval()(maps.inputs.batch(maps.test["red"]))
+    torch.testing.assert_close(mapped, plain, rtol=5e-3, atol=5e-3)  # half precision
+    assert [s.source for s in maps.samples(["red"])] == [s.source for s in images.samples(["red"])]
+
+
+def test_training_draws_among_the_variants_of_a_map():
+    maps = np.arange(3, dtype=np.float16)[:, None, None, None]
+    inputs, generator = map_inputs(), np.random.default_rng(0)
+    assert float(inputs.prepare(maps)) == 0
+    assert {float(inputs.vary_training(maps, generator)) for _ in range(40)} == {0, 1, 2}
+    assert float(inputs.vary_held_out(maps, generator)) == 1
+    assert float(inputs.vary_held_out(maps[:1], generator)) == 0  # it has no variants
+
+
+def test_held_out_images_keep_their_place_and_change_their_colour():
+    image = np.zeros((16, 16, 3), np.uint8)
+    image[:8] = 200
+    inputs = image_inputs(Preprocessing(16))
+    varied = inputs.vary_held_out(image, np.random.default_rng(0))
+    assert not torch.equal(varied, inputs.prepare(image))
+    assert varied[:, :8].std(dim=(1, 2)).max() == 0  # each half is still of one colour
+    assert varied[:, 8:].std(dim=(1, 2)).max() == 0
+
+
+def test_random_weights_follow_from_the_seed(small_options):
+    options = OpenWorldOptions(**small_options)
+    first, same, other = (build_network(options, seed).stem[0].weight for seed in (1, 1, 2))
+    assert torch.equal(first, same)
+    assert not torch.equal(first, other)
+
+
+def test_classes_that_are_never_learned_are_only_tested_with(small_options):
+    options = OpenWorldOptions(**small_options)
+    backbone = build_network(options, 0)
+    material = load_material(
+        options, load_groups(options), ["red"], CPU, backbone=backbone, never_learned=["blue"]
+    )
+    assert list(material.training) == ["red"]
+    assert list(material.test) == ["red", "blue"]

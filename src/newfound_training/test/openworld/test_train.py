@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+
+from newfound_core.models import load_model
+from newfound_core.open_world.memory_store import load_memory
+from newfound_training.commands import main
+
+PROTOCOL = ["--known-classes", "4", "--initial-classes", "2", "--classes-per-step", "1"]
+PROTOCOL += ["--memory-size", "20"]
+
+
+def test_a_checkpoint_with_memory_comes_out(small_flags, tmp_path):
+    flags = [*small_flags, *PROTOCOL, "--set", "epochs=2", "later_epochs=1"]
+    assert main(["train-openworld", *flags]) == 0
+    out = tmp_path / "out"
+    result = json.loads((out / "result.json").read_text())
+    loaded = load_model(out / "checkpoint", method="bdoc")
+    assert list(loaded.labels) == result["classes"]
+    assert len(result["steps"]) == 3
+    assert len(load_memory(out / "checkpoint" / "memory")) == result["remembered"] <= 20
+    assert "Open-world recognition of 4 classes" in (out / "checkpoint/README.md").read_text()
+    for name in ("steps.png", "confusion.png", "trade_off.png"):
+        assert (out / name).stat().st_size
+    image = np.zeros((40, 30, 3), np.uint8)
+    assert len(loaded.model.decide(loaded.prepare([image]))) == 1
+
+
+def test_the_checkpoint_decides_as_the_last_step_was_measured(small_flags, squares, tmp_path):
+    """Frozen stages included: what was trained on cached maps works on images."""
+    weights = tmp_path / "start"
+    assert main(["train-openworld", *small_flags, *PROTOCOL, "--set", "epochs=1"]) == 0
+    (tmp_path / "out").rename(weights)
+    source = load_file(weights / "checkpoint" / "model.safetensors")
+    from safetensors.torch import save_file
+
+    backbone = {k.removeprefix("backbone."): v for k, v in source.items() if k[:5] != "head."}
+    save_file(backbone, tmp_path / "backbone.safetensors")
+    flags = [*small_flags, *PROTOCOL, "--weights", str(tmp_path / "backbone.safetensors")]
+    flags += ["--frozen-stages", "3", "--set", "epochs=1", "later_epochs=1"]
+    assert main(["train-openworld", *flags]) == 0
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    loaded = load_model(tmp_path / "out" / "checkpoint")
+    right, total = 0, 0
+    from PIL import Image
+
+    for number, label in enumerate(loaded.labels):
+        for path in (squares / "test" / label).iterdir():
+            image = loaded.prepare([np.asarray(Image.open(path))])
+            right += int(loaded.model.decide(image).nearest) == number
+            total += 1
+    # Cached maps are of half precision: a sample on the border may fall to the other side.
+    assert right / total == pytest.approx(
+        result["final"]["closed_world_without_rejection"], abs=1.1 / total
+    )
+
+
+def test_an_option_that_the_method_does_not_have_is_refused(small_flags, capsys):
+    assert main(["train-openworld", *small_flags, "--set", "percentile=3"]) == 1
+    assert "bdoc has no option percentile" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_it_ends_with_the_same_weights(small_flags, tmp_path, command):
+    flags = [*small_flags, *PROTOCOL, "--set", "epochs=3", "later_epochs=2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run(
+        command("train-openworld", *flags), env=environment, check=True, capture_output=True
+    )
+    out = tmp_path / "out"
+    out.rename(tmp_path / "whole")
+    for wanted in ("epoch.safetensors", "steps.safetensors"):
+        kill_when(
+            command("train-openworld", *flags, "--resume"), environment, out / "state" / wanted
+        )
+    assert not (out / "result.json").exists()
+    subprocess.run(
+        command("train-openworld", *flags, "--resume"),
+        env=environment,
+        check=True,
+        capture_output=True,
+    )
+    whole, resumed = (
+        load_file(tmp_path / name / "checkpoint" / "model.safetensors")
+        for name in ("whole", "out")
+    )
+    assert all((resumed[name] == tensor).all() for name, tensor in whole.items())
+
+
+def kill_when(line: list[str], environment: dict[str, str], path: Path) -> None:
+    """Starts a command and kills it as soon as a file is there."""
+    process = subprocess.Popen(
+        line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    while not path.exists() and process.poll() is None:
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    assert path.exists()
