@@ -20,8 +20,11 @@ setup(
     entry_points={
         "console_scripts": [
             "container = newfound_nodes.container:main",
+            "open_world_detector = newfound_nodes.open_world.node:main",
         ],
         # Names the container knows; one line per executable above that is a node.
-        "newfound.nodes": [],
+        "newfound.nodes": [
+            "open_world_detector = newfound_nodes.open_world.node:OpenWorldDetector",
+        ],
     },
 )

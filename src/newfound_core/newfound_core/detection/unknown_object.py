@@ -18,8 +18,8 @@ class UnknownObject:
     id: str
     state: State
     sightings: int
-    first_seen: float  # s, stamp of the image
-    last_seen: float
+    first_seen: int  # ns, stamp of the image
+    last_seen: int
     seen_at: float  # s since 1970 by the robot's clock, whatever clock the images carry
     frame_id: str  # of the camera
     box: tuple[float, float, float, float]  # at the last sighting

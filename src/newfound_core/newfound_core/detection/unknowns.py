@@ -9,7 +9,7 @@ comes back from `update` is for the caller to publish and to store.
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -47,7 +47,7 @@ class UnknownsConfig:
 class View:
     """What a frame is, besides its objects."""
 
-    stamp: float  # s
+    stamp: int  # ns
     frame_id: str
     width: int
     height: int
@@ -59,7 +59,7 @@ class _Track:
 
     seen: int = 0
     unknown: int = 0
-    first_seen: float = 0.0
+    first_seen: int = 0  # ns
     look: np.ndarray | None = None  # sum over sightings as unknown
     crops: tuple[Crop, ...] = field(default=())
     id: str = ""  # of the unknown object it became
@@ -236,18 +236,23 @@ class Unknowns:
         return entry
 
     def restore(self, entries: Iterable[UnknownObject]) -> None:
-        """Take over entries that were stored; `look_again` makes them comparable."""
+        """Take over entries that were stored; `use_looks` makes them comparable."""
         for entry in entries:
             self._objects[entry.id] = entry
             self._told[entry.id] = entry.sightings
 
-    def look_again(self, embed: Embed) -> None:
-        """Compute the looks of all entries from their best crops: the network has changed."""
-        entries = [entry for entry in self.all() if entry.crops]
-        looks = embed([entry.crops[0].pixels() for entry in entries]) if entries else []
-        self._looks = {e.id: look for e, look in zip(entries, looks, strict=True)}
+    def use_looks(self, looks: Mapping[str, np.ndarray]) -> None:
+        """Compare by these looks from now on (`looks_of_entries`): the network has changed."""
+        self._looks = {name: look for name, look in looks.items() if name in self._objects}
         for track in self._tracks.values():
             track.look = None
+
+
+def looks_of_entries(entries: Iterable[UnknownObject], embed: Embed) -> dict[str, np.ndarray]:
+    """What each entry looks like to a network, from its best crop."""
+    shown = [entry for entry in entries if entry.crops]
+    looks = embed([entry.crops[0].pixels() for entry in shown]) if shown else []
+    return {entry.id: look for entry, look in zip(shown, looks, strict=True)}
 
 
 def _box(detection: Detection) -> tuple[float, float, float, float]:

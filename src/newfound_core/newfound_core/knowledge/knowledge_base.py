@@ -171,16 +171,18 @@ class KnowledgeBase(Generic[T]):
             write_note(aside, replace(note, reason=reason, made=time.time(), job=""))
         return new
 
-    def switch(self, version: int) -> T:
+    def switch(self, version: int, check: Callable[[T], None] = lambda content: None) -> T:
         """Use a version from now on: read it, move `current`, remove versions beyond the limit.
 
-        A version that cannot be read is removed, and the one before stays in use.
+        A version that cannot be read, or of which `check` raises a NewfoundError, is removed,
+        and the one before stays in use.
         """
         try:
             content = self._read(self.folder(version))
+            check(content)
         except NewfoundError as error:
             self._remove(version)
-            raise DamagedError(f"the new version {version} cannot be read: {error}") from error
+            raise DamagedError(f"the new version {version} cannot be used: {error}") from error
         self._point_to(version)
         for old in self._superfluous():
             self._remove(old)

@@ -70,9 +70,7 @@ def train_features(
     for epoch in range(start, config.epochs):
         for group in optimizer.param_groups:
             group["lr"] = config.rate(epoch)
-        train_mode(
-            model.backbone, config.trainable, batch_statistics=config.batch_statistics
-        )
+        train_mode(model.backbone, config.trainable, batch_statistics=config.batch_statistics)
         model.head.begin_epoch(epoch, config.epochs)
         with _own_randomness(_seed(model, config) + epoch):
             losses = _train_epoch(

@@ -20,7 +20,7 @@ def unknown(name="u1", crops=2, **changes):
         pixels = np.full((20, 20, 3), 40 * frame, np.uint8)
         views = keep_best(views, pixels, 1.0 - frame / 10, frame, count=crops, gap=1)
     values = {
-        "state": "waiting", "sightings": 3, "first_seen": 1.0, "last_seen": 2.0, "seen_at": 5.0,
+        "state": "waiting", "sightings": 3, "first_seen": 1, "last_seen": 2, "seen_at": 5.0,
         "frame_id": "camera", "box": (1.0, 2.0, 3.0, 4.0), "crops": views, "nearest_label": "",
         "distance": math.inf, "limit": math.inf,
     }  # fmt: skip

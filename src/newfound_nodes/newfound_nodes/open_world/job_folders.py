@@ -21,6 +21,7 @@ from newfound_core.open_world import job as jobs
 from newfound_nodes.open_world.job_status import JobStatus
 
 CURRENT_KNOWLEDGE = "../../current"  # as seen from a job: whatever is current when it starts
+_UNKNOWN = "unknown "  # before the id, as the source of an image
 _STATUS, _BASE, _ATTEMPTS = "status.json", "base", "attempts"
 _FINISHED_KEPT = 20
 
@@ -56,6 +57,13 @@ class JobFolders:
         """What a job is to learn; empty if it cannot be read."""
         try:
             return jobs.read_job(self.folder(name)).label
+        except jobs.ConfigError:
+            return ""
+
+    def unknown_id(self, name: str) -> str:
+        """The unknown object that a job learns; empty if there is none."""
+        try:
+            return unknown_of(jobs.read_job(self.folder(name)))
         except jobs.ConfigError:
             return ""
 
@@ -126,6 +134,17 @@ class JobFolders:
 
     def _names(self) -> list[str]:
         return sorted(e.name for e in self.root.iterdir() if e.name.isdigit() and e.is_dir())
+
+
+def source_unknown(unknown_id: str) -> str:
+    """The source of images that are crops of an unknown object."""
+    return f"{_UNKNOWN}{unknown_id}"
+
+
+def unknown_of(job: jobs.Job) -> str:
+    """The unknown object that a job learns; empty if it was asked for with images alone."""
+    ids = (s.removeprefix(_UNKNOWN) for s in job.sources.values() if s.startswith(_UNKNOWN))
+    return next(ids, "")
 
 
 def _number(path: Path) -> int:
