@@ -18,16 +18,18 @@ import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from lifecycle_msgs.msg import State, Transition
 from lifecycle_msgs.srv import ChangeState, GetState
+from rcl_interfaces.msg import Log
 from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.executors import MultiThreadedExecutor
 from rclpy.parameter import Parameter
-from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
 
 from newfound_nodes.runtime import spin
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 60.0  # s; reached only when something is broken
+EVERYTHING_SO_FAR = QoSProfile(depth=1000, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 LOST_AFTER = 10.0  # s; a request without an answer is sent again
 
 UNCONFIGURED = State.PRIMARY_STATE_UNCONFIGURED
@@ -82,6 +84,8 @@ class Harness:
         self.executor = MultiThreadedExecutor(8, context=self.context)
         self.client = rclpy.create_node("client", context=self.context)
         self.executor.add_node(self.client)
+        self._log: list[Log] = []
+        self.client.create_subscription(Log, "/rosout", self._log.append, EVERYTHING_SO_FAR)
         self.nodes: list[Any] = []
         self.processes: list[subprocess.Popen] = []
         self._thread = threading.Thread(target=spin, args=(self.executor,), daemon=True)
@@ -148,6 +152,13 @@ class Harness:
         self.client.destroy_client(client)
         return answer.result()
 
+    def becomes_active(self, node: str, patience: float = 240.0) -> None:
+        """Wait for a node of another process; on a busy machine importing torch takes long."""
+        namespace, _, name = node.rpartition("/")
+        full = (name, namespace or "/")
+        eventually(lambda: full in self.client.get_node_names_and_namespaces(), node, patience)
+        eventually(lambda: self.state(node) == ACTIVE, f"{node} active", patience)
+
     def state(self, node: str) -> int:
         """The lifecycle state as get_state tells it."""
         return self.call(GetState, f"{node}/get_state", GetState.Request()).current_state.id
@@ -166,6 +177,16 @@ class Harness:
         ]
         service = f"{node}/set_parameters_atomically"
         return self.call(SetParametersAtomically, service, request).result
+
+    def logged(self, text: str) -> bool:
+        """Whether a node has logged a message with this text."""
+        return any(text in message.msg for message in self._log)
+
+    def complaints(self, node: str) -> list[str]:
+        """What a node has logged as warnings and errors, in order."""
+        logger = node.strip("/").replace("/", ".")
+        found = [m for m in self._log if m.name == logger]
+        return [message.msg for message in found if message.level >= Log.WARN]
 
     def diagnostics(self, node: str) -> Callable[[], DiagnosticStatus | None]:
         """A function that gives the newest diagnostic status of a node."""

@@ -7,8 +7,10 @@ import subprocess
 
 import pytest
 import yaml
+from rcl_interfaces.srv import GetParameters
 
-from tests.harness import ACTIVE, ROOT, eventually
+from tests.checkpoints import tiny
+from tests.harness import ROOT
 
 pytest.importorskip("launch_ros", reason="launch_ros comes only with a ROS installation")
 pytest.importorskip("ros2launch", reason="ros2launch comes only with a ROS installation")
@@ -29,21 +31,80 @@ def test_every_argument_is_described(file):
     assert [a.name for a in arguments if not a.description.endswith(".")] == []
 
 
-def test_the_container_comes_up_and_ends_with_ctrl_c(ros, tmp_path):
+@pytest.fixture
+def launch(ros, tmp_path):
+    """Start a launch file of ours; returns a function that ends it and gives what it printed."""
+    started = []
+
+    def start(file, *arguments):
+        command = ["ros2", "launch", "newfound_bringup", file, *arguments]
+        environment = {**ros.environment, "ROS_LOG_DIR": str(tmp_path)}
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        started.append(process)
+
+        def end():
+            process.send_signal(signal.SIGINT)
+            text, _ = process.communicate(timeout=60)
+            assert process.returncode == 0, text
+            return text
+
+        return end
+
+    yield start
+    for process in started:
+        if process.poll() is None:  # the test failed; launch must end its own processes
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("composed", ["true", "false"])
+def test_both_nodes_run_for_each_of_two_cameras(ros, launch, tmp_path, composed):
+    classifier, places = tiny(tmp_path / "objects"), tiny(tmp_path / "places", "wbn")
+    own = tmp_path / "own.yaml"
+    own.write_text("/robot/rear/place_categorizer: {ros__parameters: {filter: true}}")
+    end = launch(
+        "perception.launch.py",
+        "namespace:=robot",
+        "cameras:=front,rear",
+        f"classifier_checkpoint:={classifier}",
+        f"places_checkpoint:={places}",
+        f"params_file:={own}",
+        f"use_composition:={composed}",
+    )
+    for camera in ("front", "rear"):
+        for node in ("adaptive_classifier", "place_categorizer"):
+            ros.becomes_active(f"/robot/{camera}/{node}")
+    values = {}
+    for camera in ("front", "rear"):
+        request = GetParameters.Request(names=["image_topic", "checkpoint", "filter"])
+        service = f"/robot/{camera}/place_categorizer/get_parameters"
+        topic, checkpoint, filtered = ros.call(GetParameters, service, request).values
+        values[camera] = filtered.bool_value
+        assert (topic.string_value, checkpoint.string_value) == ("image_raw", str(places))
+    assert values == {"front": False, "rear": True}
+    assert end().count("process has finished cleanly") == (1 if composed == "true" else 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("node", ["adaptive_classifier", "place_categorizer"])
+def test_each_node_has_a_launch_file_of_its_own(ros, launch, tmp_path, node):
+    method = "source" if node == "adaptive_classifier" else "bn"
+    checkpoint = tiny(tmp_path / "model", method)
+    end = launch(f"{node}.launch.py", "cameras:=hand", f"checkpoint:={checkpoint}")
+    ros.becomes_active(f"/hand/{node}")
+    names = [name for name, _ in ros.client.get_node_names_and_namespaces()]
+    assert sorted(set(names) - {"client"}) == [node]
+    assert "process has finished cleanly" in end()
+
+
+def test_the_container_comes_up_and_ends_with_ctrl_c(ros, launch, tmp_path):
     parameters = tmp_path / "robot.yaml"
     parameters.write_text(yaml.safe_dump({
         "/**/container": {"ros__parameters": {"nodes": ["tests.nodes.Echo:rear/second"]}},
     }))  # fmt: skip
-    command = ["ros2", "launch", "newfound_bringup", "container.launch.py",
-               f"params_file:={parameters}", "namespace:=robot"]  # fmt: skip
-    environment = {**ros.environment, "ROS_LOG_DIR": str(tmp_path)}
-    launched = subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
-        eventually(lambda: ros.state("/robot/rear/second") == ACTIVE, patience=60)
-    finally:
-        launched.send_signal(signal.SIGINT)
-        text, _ = launched.communicate(timeout=60)
-    assert "process has finished cleanly" in text
-    assert launched.returncode == 0
+    end = launch("container.launch.py", f"params_file:={parameters}", "namespace:=robot")
+    ros.becomes_active("/robot/rear/second")
+    assert "process has finished cleanly" in end()

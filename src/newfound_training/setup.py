@@ -2,7 +2,16 @@
 from setuptools import find_packages, setup
 
 package_name = "newfound_training"
-commands = ("train_source", "evaluate_online", "train_openworld", "evaluate_openworld", "learn")
+commands = (
+    "train_source",
+    "evaluate_online",
+    "train_places",
+    "evaluate_places",
+    "train_openworld",
+    "evaluate_openworld",
+    "learn",
+    "export",
+)
 
 setup(
     name=package_name,

@@ -38,6 +38,7 @@ class Checkpoint:
     metadata: Metadata
     tensors: dict[str, Tensor]
     directory: Path
+    digest: str  # SHA-256 of the tensors' file: what other files that belong to it are keyed by
 
     @property
     def memory_directory(self) -> Path | None:
@@ -103,7 +104,7 @@ def load_checkpoint(
             f"{directory / JSON_NAME} {said} memory, but there is {found} folder {MEMORY_NAME}: "
             "the checkpoint was copied in part or put together by hand"
         )
-    return Checkpoint(metadata, tensors, directory)
+    return Checkpoint(metadata, tensors, directory, str(digest))
 
 
 def _required(directory: Path, name: str) -> Path:

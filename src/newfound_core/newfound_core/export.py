@@ -9,6 +9,7 @@ A graph takes prepared images [N, 3, H, W], N free, H and W fixed, and gives
 """
 
 import copy
+import io
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -78,6 +79,24 @@ def export_program(
     program = _trace(graph, example)
     _check(program.module(), graph, example, tolerance, "the torch.export program")
     return program
+
+
+def save_program(
+    model: nn.Module,
+    example: Tensor,
+    path: str | PathLike[str],
+    *,
+    tolerance: float = 1e-4,
+) -> ExportReport:
+    """Writes the model as a file for `torch.export.load`, once it is known to compute the same."""
+    path, example = Path(path), _check_example(example)
+    graph = InferenceGraph(model, example)
+    program = _trace(graph, example)
+    difference = _check(program.module(), graph, example, tolerance, "the torch.export program")
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    _write(path, buffer.getvalue())
+    return ExportReport(path, (INPUT_NAME,), graph.names, difference, path.stat().st_size)
 
 
 def export_onnx(

@@ -37,6 +37,12 @@ class LoadedModel:
     metadata: Metadata
     directory: Path
     device: torch.device
+    digest: str  # SHA-256 of the tensors' file
+
+    @property
+    def name(self) -> str:
+        """The name of its folder and the beginning of its checksum, for messages and logs."""
+        return f"{self.directory.resolve().name}@{self.digest[:8]}"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -57,7 +63,7 @@ def load_model(
     place = check_device(device)
     checkpoint = load_checkpoint(directory, method)
     model = model_of(checkpoint).to(place)
-    return LoadedModel(model, checkpoint.metadata, checkpoint.directory, place)
+    return LoadedModel(model, checkpoint.metadata, checkpoint.directory, place, checkpoint.digest)
 
 
 def model_of(checkpoint: Checkpoint) -> nn.Module:

@@ -12,6 +12,7 @@ per image and channel: the cost does not grow with k.
 """
 
 import operator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,8 @@ from torch.nn import functional
 
 from newfound_core.assignment import AssignmentContext
 from newfound_core.errors import ConfigError, DataError
+
+Total = Callable[[Tensor], Tensor]
 
 # A domain with less mass than this (in values per channel) is absent from the batch.
 ABSENT = 1e-6
@@ -34,8 +37,16 @@ class WeightedStatistics(NamedTuple):
     values: Tensor  # [k], effective number of values: n in n / (n - 1)
 
 
-def weighted_statistics(x: Tensor, weights: Tensor) -> WeightedStatistics:
+def _of_this_process(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def weighted_statistics(
+    x: Tensor, weights: Tensor, total: Total = _of_this_process
+) -> WeightedStatistics:
     """Mean and biased variance of every domain; `x` is [N, C, ...], `weights` [N, k].
+
+    `total` adds a sum up over all processes that hold a part of the batch, differentiably.
 
     The effective number of values is (sum w)^2 / sum w^2 (Kish). For hard assignments it is
     the number of the domain's values, and for soft ones it makes n / (n - 1) the exact
@@ -46,12 +57,12 @@ def weighted_statistics(x: Tensor, weights: Tensor) -> WeightedStatistics:
     weights = weights.to(x.dtype)
     mean, variance = _image_statistics(x)
     positions = x[0, 0].numel()
-    mass = weights.sum(0) * positions
+    mass = total(weights.sum(0) * positions)
     share = weights * positions / mass.clamp(min=ABSENT)  # [N, k], sums to 1 over images
-    domain_mean = share.T @ mean
+    domain_mean = total(share.T @ mean)
     spread = variance[:, None] + (mean[:, None] - domain_mean) ** 2  # [N, k, C]
-    domain_variance = torch.einsum("nk,nkc->kc", share, spread)
-    squares = (weights.detach() ** 2).sum(0) * positions
+    domain_variance = total(torch.einsum("nk,nkc->kc", share, spread))
+    squares = total((weights.detach() ** 2).sum(0) * positions)
     values = mass.detach() ** 2 / squares.clamp(min=torch.finfo(x.dtype).tiny)
     return WeightedStatistics(domain_mean, domain_variance, mass.detach(), values)
 
@@ -98,6 +109,8 @@ class DomainBatchNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(shape)) if affine != "none" else None
         self.register_buffer("running_mean", torch.zeros(domains, features))
         self.register_buffer("running_var", torch.ones(domains, features))
+        # How sums over the batch are completed where several processes share it; see `Total`.
+        self.total: Total | None = None
         self._table = _AffineTable()
 
     running_mean: Tensor
@@ -110,8 +123,10 @@ class DomainBatchNorm(nn.Module):
                 f"{type(self).__name__} expects a tensor of {self.allowed_dims} dimensions "
                 f"with {self.features} channels, got {list(x.shape)}"
             )
-        if self.domains == 1:
+        if self.domains == 1 and (self.total is None or not self.training):
             return self._plain(x)
+        if self.domains == 1:
+            return self._train(x, x.new_ones(x.shape[0], 1))
         weights = self.assignment.required(x.shape[0], self.domains)
         if self.training:
             return self._train(x, weights.expand(x.shape[0], -1))
@@ -131,7 +146,7 @@ class DomainBatchNorm(nn.Module):
 
     def _train(self, x: Tensor, weights: Tensor) -> Tensor:
         """Normalise by the batch's own statistics and let the running ones follow."""
-        batch = weighted_statistics(x, weights)
+        batch = weighted_statistics(x, weights, self.total or _of_this_process)
         present = (batch.mass > ABSENT)[:, None]
         # What an absent domain would have contributed is unknown; its weight is nil anyway.
         mean = torch.where(present, batch.mean, self.running_mean)

@@ -5,13 +5,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
 from sensor_msgs.msg import CompressedImage, Image
 
 from newfound_nodes import images, qos
 from newfound_nodes.images import Frame
 from newfound_nodes.mailbox import Mailbox, StreamCounters
+from newfound_nodes.receiver import Receiver
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,13 @@ class ImageInput:
         base = node.resolve_topic_name(topic)
         self.topic = f"{base}/compressed" if transport == "compressed" else base
         self._reliability = reliability
-        # Its own group: a frame arrives even while a service call of the node is answered.
-        self._group = MutuallyExclusiveCallbackGroup()
-        self._subscription: Any = None
+        self._receiver: Receiver | None = None
         self._profile: Any = None
 
     @property
     def subscribed(self) -> bool:
         """Whether frames are asked for at present."""
-        return self._subscription is not None
+        return self._receiver is not None
 
     def refresh(self, wanted: bool) -> None:
         """Subscribe, unsubscribe, or subscribe anew because publishers offer something else."""
@@ -56,16 +54,14 @@ class ImageInput:
             return
         self.close()
         if profile is not None:
-            self._subscription = self._node.create_subscription(
-                self._type, self.topic, self._receive, profile, callback_group=self._group
-            )
+            self._receiver = Receiver(self._node, self._type, self.topic, self._receive, profile)
             self._profile = profile
 
     def close(self) -> None:
         """Unsubscribe and forget the frame that waits."""
-        if self._subscription is not None:
-            self._node.destroy_subscription(self._subscription)
-        self._subscription = self._profile = None
+        if self._receiver is not None:
+            self._receiver.close()
+        self._receiver = self._profile = None
         if self.mailbox.clear():
             self.counters.drop()
 

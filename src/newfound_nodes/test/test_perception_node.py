@@ -80,9 +80,9 @@ def test_shutdown_ends_the_worker(ros):
     assert worker_threads() == []
 
 
-def test_a_load_that_raises_leaves_the_node_unconfigured_with_a_traceback(ros, capfd):
+def test_a_load_that_raises_leaves_the_node_unconfigured_with_a_traceback(ros):
     node = ros.add(Echo, fail_in="load")
-    eventually(lambda: "asked to fail in load" in capfd.readouterr().err, "traceback in the log")
+    eventually(lambda: ros.logged("asked to fail in load"), "traceback in the log")
     assert ros.state("/echo") == UNCONFIGURED
     assert ros.set("/echo", fail_in="").successful
     assert ros.change("/echo", "configure")
@@ -160,9 +160,9 @@ def test_a_live_parameter_takes_effect_with_the_next_frame(ros, stream):
     assert node._input.counters.snapshot()["latency_p50_ms"] >= 300
 
 
-def test_a_wrong_value_in_the_parameter_file_keeps_the_node_unconfigured_but_alive(ros, capfd):
+def test_a_wrong_value_in_the_parameter_file_keeps_the_node_unconfigured_but_alive(ros):
     node = ros.add(Echo, seconds="long", mood="sad")
-    eventually(lambda: "not configured" in capfd.readouterr().err, "the reason in the log")
+    eventually(lambda: ros.logged("not configured"), "the reason in the log")
     assert ros.state("/echo") == UNCONFIGURED
     assert ros.set("/echo", seconds=0.5).successful
     assert not ros.change("/echo", "configure")

@@ -4,6 +4,7 @@
 import signal
 import time
 
+from diagnostic_msgs.msg import DiagnosticArray
 from sensor_msgs.msg import Image
 from std_msgs.msg import Empty, Header
 from std_srvs.srv import Trigger
@@ -26,6 +27,9 @@ def test_an_exception_in_a_service_of_one_node_stops_nothing(ros):
         return called
 
     eventually(exploded)
+    # rclpy looks at what became of a callback when the executor next wakes up.
+    diagnostics = ros.collect(DiagnosticArray, "/diagnostics")
+    eventually(lambda: len(diagnostics) >= 2)
     for number in range(3):
         camera.publish(image(number=number))
         eventually(lambda n=number: answers and answers[-1].stamp.sec == n)

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import queue
 import subprocess
 import sys
 import threading
 
 import pytest
 
+from newfound_sim import film_folder
 from newfound_sim.clip import ClipError
 from newfound_sim.film_folder import WORK, finished, progress, workplace
 
@@ -54,7 +56,9 @@ def test_a_finished_clip_of_another_scenario_is_refused(make_clip):
         finished(folder, {"seed": 1})
 
 
-def test_a_second_process_waits_for_the_first(tmp_path, capfd):
+def test_a_second_process_waits_for_the_first_and_says_so(tmp_path, monkeypatch):
+    told = queue.Queue()
+    monkeypatch.setattr(film_folder, "print", lambda text, **_: told.put(text), raising=False)
     (tmp_path / WORK).mkdir()
     lock = str(tmp_path / WORK / "lock")
     other = subprocess.Popen(
@@ -69,8 +73,7 @@ def test_a_second_process_waits_for_the_first(tmp_path, capfd):
 
     waiting = threading.Thread(target=enter)
     waiting.start()
-    while "waiting for another process" not in capfd.readouterr().out:
-        assert waiting.is_alive()
+    assert "waiting for another process" in told.get(timeout=60)
     assert not entered.is_set()
     other.communicate()
     waiting.join(30)

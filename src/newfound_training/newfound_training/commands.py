@@ -11,6 +11,9 @@ from newfound_training.running.command import Command, execute
 COMMANDS = {
     "train-source": "newfound_training.source.command",
     "evaluate-online": "newfound_training.online.command",
+    "export": "newfound_training.export.command",
+    "train-places": "newfound_training.places.command",
+    "evaluate-places": "newfound_training.places.evaluation",
     "train-openworld": "newfound_training.openworld.train",
     "evaluate-openworld": "newfound_training.openworld.evaluate",
     "learn": "newfound_training.openworld.learn",
@@ -44,6 +47,21 @@ def train_source() -> int:
 def evaluate_online() -> int:
     """Entry point of the executable `evaluate_online`."""
     return main(["evaluate-online", *sys.argv[1:]])
+
+
+def export() -> int:
+    """Entry point of the executable `export`."""
+    return main(["export", *sys.argv[1:]])
+
+
+def train_places() -> int:
+    """Entry point of the executable `train_places`."""
+    return main(["train-places", *sys.argv[1:]])
+
+
+def evaluate_places() -> int:
+    """Entry point of the executable `evaluate_places`."""
+    return main(["evaluate-places", *sys.argv[1:]])
 
 
 def train_openworld() -> int:

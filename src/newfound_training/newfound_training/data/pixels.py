@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from newfound_core.atomic_directory import atomic_directory
 from newfound_core.errors import DataError
-from newfound_core.preprocessing import Preprocessing
+from newfound_core.preprocessing import Preprocessing, Resize
 from newfound_training.data.images import ImageSet, ImageSource
 
 FORMAT = 1
@@ -67,18 +67,21 @@ def load_pixels(
     size: int,
     *,
     strict: bool = False,
+    resize: Resize = "squash",
     limit_gb: float = DEFAULT_LIMIT_GB,
     cache: Path | None = None,
 ) -> Pixels:
     """Decodes all images once, or finds them decoded. Corrupt ones are left out and reported.
 
-    With `strict` a corrupt image is a DataError.
+    With `strict` a corrupt image is a DataError. `resize` must be that of the model's
+    preprocessing, which has nothing left to do then.
     """
-    folder = (cache or cache_root()) / _key(images, size)
+    prepare = Preprocessing(size, resize)
+    folder = (cache or cache_root()) / _key(images, prepare)
     fits = _fits(len(images), size, limit_gb, folder.parent)
     wanted = folder if fits else folder.with_name(f"{folder.name}-checked")
     if not (wanted / _REPORT).is_file():
-        _fill(wanted, images, size, keep=fits)
+        _fill(wanted, images, prepare, keep=fits)
     corrupt = tuple(json.loads((wanted / _REPORT).read_text())["corrupt"])
     _report(images, corrupt, strict)
     bad = set(corrupt)
@@ -86,7 +89,7 @@ def load_pixels(
     if not kept:
         raise DataError(f"none of the {len(images)} images in {images.root} can be decoded")
     array = np.load(wanted / _PIXELS, mmap_mode="r", allow_pickle=False) if fits else None
-    return Pixels(images.select(kept), size, corrupt, array, _resize(size))
+    return Pixels(images.select(kept), size, corrupt, array, prepare)
 
 
 def cache_root() -> Path:
@@ -95,12 +98,9 @@ def cache_root() -> Path:
     return Path(os.environ.get("NEWFOUND_CACHE") or Path(base) / "newfound") / "pixels"
 
 
-def _resize(size: int) -> Preprocessing:
-    return Preprocessing(size)  # the whole image, as the networks' own preprocessing
-
-
-def _key(images: ImageSet, size: int) -> str:
-    digest = hashlib.sha256(f"{FORMAT} {size} {images.root.resolve()}\n".encode())
+def _key(images: ImageSet, prepare: Preprocessing) -> str:
+    how = f"{FORMAT} {prepare.size}" + f" {prepare.resize}" * (prepare.resize != "squash")
+    digest = hashlib.sha256(f"{how} {images.root.resolve()}\n".encode())
     for source in images.sources:
         digest.update(f"{source.fingerprint()}\n".encode())
     return digest.hexdigest()[:24]
@@ -113,28 +113,27 @@ def _fits(count: int, size: int, limit_gb: float, folder: Path) -> bool:
     return needed <= limit_gb * 2**30 and needed <= 0.8 * shutil.disk_usage(folder).free
 
 
-def _fill(folder: Path, images: ImageSet, size: int, *, keep: bool) -> None:
+def _fill(folder: Path, images: ImageSet, prepare: Preprocessing, *, keep: bool) -> None:
     """Decodes everything; if another process was faster, its result is as good."""
     try:
         with atomic_directory(folder) as aside:
-            corrupt = _decode(aside / _PIXELS if keep else None, images, size)
+            corrupt = _decode(aside / _PIXELS if keep else None, images, prepare)
             (aside / _REPORT).write_text(json.dumps({"corrupt": corrupt}, ensure_ascii=False))
     except FileExistsError:
         _log.info("another process has decoded the images meanwhile")
 
 
-def _decode(path: Path | None, images: ImageSet, size: int) -> list[str]:
+def _decode(path: Path | None, images: ImageSet, prepare: Preprocessing) -> list[str]:
     """Writes good images one after the other; returns the names of the others."""
-    resize = _resize(size)
 
     def prepared(source: ImageSource) -> np.ndarray | None:
         try:
-            return resize.resized(source.read())
+            return prepare.resized(source.read())
         except DataError:
             return None
 
     corrupt, good = [], 0
-    shape = (len(images), size, size, 3)
+    shape = (len(images), prepare.size, prepare.size, 3)
     array = None
     if path is not None:
         array = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)

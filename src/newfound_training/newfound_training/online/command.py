@@ -2,114 +2,23 @@
 """`evaluate_online`: trains the sources, streams the targets, writes table and figures."""
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from newfound_core.errors import ConfigError, DataError
-from newfound_core.models import LoadedModel, load_model
-from newfound_core.onda import OndaConfig
-from newfound_training.data import ImageSet, Pixels, load_pixels, open_images
-from newfound_training.online.dial import DialTask
-from newfound_training.online.figures import draw_streams, draw_sweep
+from newfound_core.errors import ConfigError
+from newfound_training.online.conditions import by_changes, changes_markdown, only_changed
+from newfound_training.online.experiment import Experiment
+from newfound_training.online.figures import draw_changes, draw_streams, draw_sweep
 from newfound_training.online.options import OnlineOptions, chosen_pairs, parse_pair
 from newfound_training.online.streams import Target
 from newfound_training.online.sweep import summary, sweep_streams
-from newfound_training.online.table import average_of, markdown, row_of
-from newfound_training.running.card import CARD_NAME
+from newfound_training.online.table import average_of, confusions, markdown, row_of
 from newfound_training.running.command import Command
-from newfound_training.running.files import read_json, write_bytes, write_json
-from newfound_training.running.options import make_options, read_preset
+from newfound_training.running.confusion import draw_confusions
+from newfound_training.running.files import read_json, write_bytes
 from newfound_training.running.run import Run
-from newfound_training.running.training import train
-from newfound_training.source.command import train_on
-from newfound_training.source.options import SourceOptions
 
 _log = logging.getLogger(__name__)
-
-
-class Experiment:
-    """Models and target streams, made when they are first asked for."""
-
-    def __init__(self, options: OnlineOptions, run: Run) -> None:
-        self.options, self.run = options, run
-        self.images: ImageSet = open_images(options.data, options.layout)
-        self.source_options = self._source_options()
-        self._models: dict[str, LoadedModel] = {}
-        self._domains: dict[str, Pixels] = {}
-        self._pixels: Pixels | None = None
-
-    def _source_options(self) -> SourceOptions:
-        own = self.options
-        values = read_preset("train-source", own.source_preset)
-        common = {n: getattr(own, n) for n in ("data", "layout", "seed", "device", "strict")}
-        return make_options(SourceOptions, values | common)
-
-    @property
-    def pixels(self) -> Pixels:
-        """All images at the models' size."""
-        if self._pixels is None:
-            size = self.source_options.image_size
-            if self.options.checkpoint:
-                size = self.model("").metadata.preprocessing.size
-            self._pixels = load_pixels(
-                self.images,
-                size,
-                strict=self.options.strict,
-                limit_gb=self.options.cache_limit_gb,
-            )
-        return self._pixels
-
-    def domain(self, name: str) -> Pixels:
-        """The images of one domain, in memory."""
-        if name not in self._domains:
-            self._domains[name] = self.pixels.in_domain(name)
-        return self._domains[name]
-
-    def model(self, source: str) -> LoadedModel:
-        """The model of a source domain, trained now if it is not there yet."""
-        name = "" if self.options.checkpoint else source
-        if name not in self._models:
-            folder = Path(self.options.checkpoint) if not name else self._trained(source)
-            loaded = load_model(folder, "source", self.run.device)
-            if loaded.labels != self.images.class_names:
-                raise DataError(
-                    f"{folder} knows the classes {', '.join(loaded.labels)}, but "
-                    f"{self.images.root} has {', '.join(self.images.class_names)}"
-                )
-            self._models[name] = loaded
-        return self._models[name]
-
-    def _trained(self, source: str) -> Path:
-        run = self.run.inside(f"sources/{source}")
-        if not (run.out / "checkpoint" / CARD_NAME).is_file():
-            options = replace(self.source_options, domains=(source,))
-            _log.info("training on %s", source)
-            metrics = train_on(self.domain(source), options, run)
-            write_json(run.out / "result.json", metrics)
-        return run.out / "checkpoint"
-
-    def target(self, source: str, target: str) -> Target:
-        """A model and the stream that it is to meet."""
-        return Target(
-            source,
-            target,
-            self.model(source),
-            self.domain(target),
-            self.run.out / "streams",
-            self.run.seed,
-            self.options.frames,
-        )
-
-    def dial(self, source: str, target: str) -> dict[str, float]:
-        """Accuracy on the target of a network trained on both domains."""
-        run = self.run.inside(f"dial/{source}-{target}")
-        path = run.out / "result.json"
-        if not path.exists():
-            options = replace(self.source_options, domains=(source,))
-            task = DialTask(self.domain(source), self.domain(target), options, run)
-            write_json(path, train(task, options, run))
-        return read_json(path)
 
 
 def run_evaluate_online(options: OnlineOptions, run: Run) -> dict[str, Any]:
@@ -120,31 +29,50 @@ def run_evaluate_online(options: OnlineOptions, run: Run) -> dict[str, Any]:
             "the model with --checkpoint"
         )
     experiment = Experiment(options, run)
-    pairs = chosen_pairs(options, experiment.images)
-    experiment.images.require_every_class(_domains_of(pairs, experiment.images))
+    pairs = chosen_pairs(options, experiment.source_images, experiment.images)
+    _require_every_class(pairs, experiment)
     targets = [experiment.target(source, target) for source, target in pairs]
     rows = [row_of(target, options) for target in targets]
     for row in rows:
         if f"{row['source']}:{row['target']}" in options.dial:
             row["dial"] = experiment.dial(row["source"], row["target"])["target_accuracy"]
-    average = average_of(rows, options.estimators)
-    table = markdown(rows, average)
-    write_bytes(run.out / "table.md", table.encode())
-    _log.info("%s", table)
-    draw_streams(targets, options, run.out / "streams.png")
-    return {
+    result = {
         "pairs": rows,
-        "average": average,
+        "average": average_of(rows, options.estimators),
+        "by_changes": by_changes(rows, options.conditions),
+        "only_changed": only_changed(rows, options.conditions),
+    }
+    _show(targets, result, options, run.out)
+    return result | {
         "sources": _trained_here(run),
         "verification": _verification(targets[0], options),
         "sweep": _sweep(experiment, options, run),
-        "corrupt_images": list(experiment.pixels.corrupt),
+        "corrupt_images": experiment.corrupt,
     }
 
 
-def _domains_of(pairs: list[tuple[str, str]], images: ImageSet) -> list[str]:
-    """Those of the pairs that are in the data: the source of a checkpoint need not be."""
-    return sorted({name for pair in pairs for name in pair} & set(images.domain_names))
+def _require_every_class(pairs: list[tuple[str, str]], experiment: Experiment) -> None:
+    """In all domains of the pairs; the source of a checkpoint need not be in the data."""
+    for images, place in ((experiment.source_images, 0), (experiment.images, 1)):
+        named = {pair[place] for pair in pairs}
+        images.require_every_class(sorted(named & set(images.domain_names)))
+
+
+def _show(
+    targets: list[Target], result: dict[str, Any], options: OnlineOptions, out: Path
+) -> None:
+    """The tables for people, and the figures."""
+    table = markdown(result["pairs"], result["average"])
+    if options.conditions:
+        for name, title in (("by_changes", "conditions changed"), ("only_changed", "only this")):
+            table += "\n" + changes_markdown(result[name], title)
+        draw_changes(targets, options, out / "streams.png")
+    else:
+        draw_streams(targets, options, out / "streams.png")
+    write_bytes(out / "table.md", table.encode())
+    _log.info("%s", table)
+    names = targets[0].loaded.labels
+    draw_confusions(confusions(targets, options), names, out / "confusion.png")
 
 
 def _trained_here(run: Run) -> dict[str, Any]:
@@ -160,7 +88,7 @@ def _verification(target: Target, options: OnlineOptions) -> dict[str, Any]:
         return {}
     return {
         estimator: target.verification(
-            OndaConfig(options.frames_per_update, options.momentum, estimator),
+            options.onda(estimator),
             options.verify_frames,
         )
         for estimator in options.estimators
@@ -170,7 +98,8 @@ def _verification(target: Target, options: OnlineOptions) -> dict[str, Any]:
 def _sweep(experiment: Experiment, options: OnlineOptions, run: Run) -> dict[str, Any]:
     if not options.sweep_pair:
         return {}
-    target = experiment.target(*parse_pair(options.sweep_pair, experiment.images, options))
+    pair = parse_pair(options.sweep_pair, options, experiment.source_images, experiment.images)
+    target = experiment.target(*pair)
     streams = sweep_streams(target, options)
     draw_sweep(target, streams, run.out / "sweep.png")
     return {
@@ -195,6 +124,10 @@ COMMAND = Command(
         "two points up); dial, the accuracy of\n      two-domain training, where asked for",
         "average": "the same over all pairs; gap_closed is that of the averages, mean_gap_closed "
         "the mean\n      over the pairs_with_gap pairs that have one",
+        "by_changes": "with --conditions: for each number of changed conditions the pairs, and "
+        "means over\n      them in the last half: accuracies, and gains over source_only with "
+        "standard error",
+        "only_changed": "the same where one condition changed, for each condition",
         "sources": "validation accuracy of the models trained here",
         "verification": "frames given to ONDA one by one, and how many of them the fast replay "
         "predicts alike",

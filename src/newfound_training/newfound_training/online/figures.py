@@ -11,7 +11,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from newfound_core.onda import OndaConfig
+from newfound_training.online.conditions import changed
 from newfound_training.online.measures import curve
 from newfound_training.online.options import OnlineOptions
 from newfound_training.online.streams import Target
@@ -30,7 +30,7 @@ def draw_streams(targets: Sequence[Target], options: OnlineOptions, path: Path) 
     for target, panel in zip(targets, axes.flat, strict=False):
         _bounds(panel, target)
         for estimator in options.estimators:
-            config = OndaConfig(options.frames_per_update, options.momentum, estimator)
+            config = options.onda(estimator)
             runs = [target.stream(config, number) for number in range(options.orders)]
             panel.plot(*_percent(curve(runs)), color=_COLOURS[estimator], label=estimator)
         panel.set_title(f"{target.source} → {target.target}", fontsize=9)
@@ -40,6 +40,36 @@ def draw_streams(targets: Sequence[Target], options: OnlineOptions, path: Path) 
     axes[0, 0].legend(fontsize=7)
     figure.supxlabel("frames", fontsize=9)
     figure.supylabel("accuracy of the last frames, %", fontsize=9)
+    _save(figure, path)
+
+
+def draw_changes(targets: Sequence[Target], options: OnlineOptions, path: Path) -> None:
+    """Moving accuracy over the stream, one panel for each number of changed conditions."""
+    groups: dict[int, list[Target]] = {}
+    for target in targets:
+        number = len(changed(target.source, target.target, options.conditions))
+        groups.setdefault(number, []).append(target)
+    figure, axes = pyplot.subplots(
+        1, len(groups), figsize=(3.4 * len(groups), 2.8), sharey=True, squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
+    for number, panel in zip(sorted(groups), axes[0], strict=True):
+        members = groups[number]
+        _levels(panel, [target.bounds() for target in members])
+        for estimator in options.estimators:
+            runs = [
+                target.stream(options.onda(estimator), order)
+                for target in members
+                for order in range(options.orders)
+            ]
+            shortest = min(len(run) for run in runs)
+            points = _percent(curve([run[:shortest] for run in runs]))
+            panel.plot(*points, color=_COLOURS[estimator], label=estimator)
+        panel.set_title(f"{number} changed, {len(members)} pairs", fontsize=9)
+        panel.tick_params(labelsize=8)
+    axes[0, 0].legend(fontsize=7)
+    axes[0, 0].set_ylabel("accuracy of the last frames, %", fontsize=9)
+    figure.supxlabel("frames", fontsize=9)
     _save(figure, path)
 
 
@@ -61,11 +91,18 @@ def draw_sweep(target: Target, streams: Streams, path: Path) -> None:
 
 
 def _bounds(panel: Axes, target: Target) -> None:
-    bounds = target.bounds()
-    panel.axhline(100 * bounds["source_only"].mean(), color="tab:red", ls=":", label="source only")
-    panel.axhline(
-        100 * bounds["re_estimated"].mean(), color="tab:green", ls="--", label="re-estimated"
-    )
+    _levels(panel, [target.bounds()])
+
+
+def _levels(panel: Axes, bounds: Sequence[dict[str, np.ndarray]]) -> None:
+    """The two bounds, averaged over targets, as horizontal lines."""
+    looks = {"source_only": ("tab:red", ":"), "re_estimated": ("tab:green", "--")}
+    for name, (colour, style) in looks.items():
+        level = 100 * np.mean([found[name].mean() for found in bounds])
+        panel.axhline(level, color=colour, ls=style, label=_LABELS[name])
+
+
+_LABELS = {"source_only": "source only", "re_estimated": "re-estimated"}
 
 
 def _percent(points: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

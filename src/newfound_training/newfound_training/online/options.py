@@ -2,7 +2,7 @@
 """Every option of `evaluate_online`."""
 
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import product
 from typing import Literal
 
 from newfound_core.errors import ConfigError
@@ -17,9 +17,14 @@ class OnlineOptions(CommonOptions):
 
     pairs: tuple[str, ...] = option((), "source:target; all ordered pairs of domains if none")
     checkpoint: str = option("", "use this model for all pairs instead of training the sources")
+    source_data: str = option("", "folder with the sources' images, if not that of the targets")
+    conditions: tuple[str, ...] = option(
+        (), "what the parts of a domain's name mean; gains are then given by number of changes"
+    )
     source_preset: str = option("small", "preset of train-source for the models trained here")
     orders: int = option(3, "shufflings of every target stream")
-    frames: int = option(0, "length of a stream; 0 is all images of the target")
+    frames: int = option(0, "images taken of every target, at random; 0 is all")
+    passes: int = option(1, "times that a stream shows every image, in another order each time")
     estimators: tuple[Literal["batch", "streaming"], ...] = option(
         ("batch", "streaming"), "of ONDA's statistics"
     )
@@ -34,8 +39,8 @@ class OnlineOptions(CommonOptions):
     verify_frames: int = option(100, "frames given to ONDA one by one, to check the fast replay")
 
     def __post_init__(self) -> None:
-        if self.orders < 1 or self.sweep_orders < 1:
-            raise ConfigError("orders and sweep_orders must be at least 1")
+        if min(self.orders, self.sweep_orders, self.passes) < 1:
+            raise ConfigError("orders, sweep_orders and passes must be at least 1")
         if not self.estimators:
             raise ConfigError("name at least one estimator")
         for momentum in (self.momentum, *self.sweep_momentum):
@@ -43,22 +48,31 @@ class OnlineOptions(CommonOptions):
         for frames in self.sweep_frames:
             OndaConfig(frames, self.momentum)
 
+    def onda(self, estimator: Literal["batch", "streaming"]) -> OndaConfig:
+        """How ONDA is set in the table."""
+        return OndaConfig(self.frames_per_update, self.momentum, estimator)
 
-def chosen_pairs(options: OnlineOptions, images: ImageSet) -> list[tuple[str, str]]:
+
+def chosen_pairs(
+    options: OnlineOptions, sources: ImageSet, targets: ImageSet
+) -> list[tuple[str, str]]:
     """The pairs of the table."""
     if options.pairs:
-        return [parse_pair(text, images, options) for text in options.pairs]
+        return [parse_pair(text, options, sources, targets) for text in options.pairs]
     if options.checkpoint:
         raise ConfigError("with --checkpoint name the pairs: --pairs <trained on>:<streamed>")
-    return list(permutations(images.domain_names, 2))
+    everything = product(sources.domain_names, targets.domain_names)
+    return [(source, target) for source, target in everything if source != target]
 
 
-def parse_pair(text: str, images: ImageSet, options: OnlineOptions) -> tuple[str, str]:
+def parse_pair(
+    text: str, options: OnlineOptions, sources: ImageSet, targets: ImageSet
+) -> tuple[str, str]:
     """`source:target` with domains that exist; a checkpoint's source need not be in the data."""
     source, separator, target = text.partition(":")
     if not separator:
         raise ConfigError(f"a pair is written source:target, got {text!r}")
-    images.domain_index(target)
+    targets.domain_index(target)
     if not options.checkpoint:
-        images.domain_index(source)
+        sources.domain_index(source)
     return source, target

@@ -99,10 +99,10 @@ class GridListener:
     def _observe(self, index: int, module: nn.Module, inputs: tuple[Any]) -> None:
         x = inputs[0]
         grids = [
-            sample_grid(x[i : i + 1], self._positions, self._number + i + 1).flatten(1)
+            sample_grid(x[i : i + 1], self._positions, self._number + i + 1).flatten(0, -2)
             for i in range(len(x))
         ]
-        variance, mean = torch.var_mean(torch.cat(grids, 1), 1)  # unbiased
+        variance, mean = torch.var_mean(torch.cat(grids), 0)  # [values, channels]; unbiased
         self._seen[index] = mean, variance
 
     def estimate(self, frames: Tensor, current: Statistics) -> Statistics:

@@ -32,7 +32,7 @@ class Target:
     pixels: Pixels  # of the target alone
     folder: Path  # for the files
     seed: int
-    limit: int = 0  # frames of a stream, 0 for all
+    passes: int = 1  # times that a stream shows every image
 
     def frames(self, indices: np.ndarray) -> Tensor:
         """Prepared images."""
@@ -45,41 +45,50 @@ class Target:
         return self.pixels.images.labels
 
     def order(self, number: int) -> np.ndarray:
-        """A shuffling of the target; the same for all methods."""
-        order = np.random.default_rng([self.seed, 5, number]).permutation(len(self.pixels))
-        return order[: self.limit or None]
+        """A shuffling of the target, another one in each pass; the same for all methods."""
+        generator = np.random.default_rng([self.seed, 5, number])
+        return np.concatenate(
+            [generator.permutation(len(self.pixels)) for _ in range(self.passes)]
+        )
 
     def bounds(self) -> dict[str, np.ndarray]:
         """Which images are recognised without adapting, and with the target's own statistics."""
-        return {"source_only": self._source_only(), "re_estimated": self._re_estimated()}
+        predicted = {"source_only": self.source_only(), "re_estimated": self.re_estimated()}
+        return {name: classes == self.labels for name, classes in predicted.items()}
 
-    def _source_only(self) -> np.ndarray:
+    def source_only(self) -> np.ndarray:
+        """The class predicted for each image without adapting."""
+
         def compute() -> np.ndarray:
             everything = np.arange(len(self.pixels))
-            return predict_with(self.loaded.model, None, self.frames, everything) == self.labels
+            return predict_with(self.loaded.model, None, self.frames, everything)
 
-        return self._kept("source_only", compute)
+        return self._kept("source_only", compute, self.labels)
 
-    def _re_estimated(self) -> np.ndarray:
+    def re_estimated(self) -> np.ndarray:
+        """The class predicted for each image with the statistics of all of them."""
+
         def compute() -> np.ndarray:
             model = self.loaded.model
             shuffled = np.random.default_rng([self.seed, 6]).permutation(len(self.pixels))
             statistics = re_estimate(model, self.frames, shuffled)
-            everything = np.arange(len(self.pixels))
-            return predict_with(model, statistics, self.frames, everything) == self.labels
+            return predict_with(model, statistics, self.frames, np.arange(len(self.pixels)))
 
-        return self._kept("re_estimated", compute)
+        return self._kept("re_estimated", compute, self.labels)
+
+    def predictions(self, config: OndaConfig, number: int) -> np.ndarray:
+        """The class that ONDA predicts for each frame of one order, in that order."""
+        order = self.order(number)
+
+        def compute() -> np.ndarray:
+            return replay(self.loaded.model, self.frames, order, config)
+
+        name = f"{config.estimator}-{config.momentum}-{config.frames_per_update}-order{number}"
+        return self._kept(name, compute, self.labels[order])
 
     def stream(self, config: OndaConfig, number: int) -> np.ndarray:
         """Which frames of one order ONDA recognises, in the order of the stream."""
-
-        def compute() -> np.ndarray:
-            order = self.order(number)
-            predicted = replay(self.loaded.model, self.frames, order, config)
-            return predicted == self.labels[order]
-
-        name = f"{config.estimator}-{config.momentum}-{config.frames_per_update}-order{number}"
-        return self._kept(name, compute)
+        return self.predictions(config, number) == self.labels[self.order(number)]
 
     def verification(self, config: OndaConfig, frames: int) -> dict[str, int]:
         """How the fast replay compares with ONDA itself."""
@@ -93,10 +102,13 @@ class Target:
     def _path(self, name: str) -> Path:
         return self.folder / f"{self.source}-{self.target}" / f"{name}.json"
 
-    def _kept(self, name: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
+    def _kept(
+        self, name: str, compute: Callable[[], np.ndarray], labels: np.ndarray
+    ) -> np.ndarray:
         path = self._path(name)
         if not path.exists():
-            correct = compute()
-            write_json(path, {"correct": "".join("01"[int(c)] for c in correct)})
-            _log.info("%s > %s, %s: %.1f %%", self.source, self.target, name, 100 * correct.mean())
-        return np.array([c == "1" for c in read_json(path)["correct"]])
+            predicted = compute()
+            write_json(path, {"predicted": " ".join(map(str, predicted))})
+            accuracy = 100 * (predicted == labels).mean()
+            _log.info("%s > %s, %s: %.1f %%", self.source, self.target, name, accuracy)
+        return np.array([int(c) for c in read_json(path)["predicted"].split()])

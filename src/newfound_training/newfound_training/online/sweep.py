@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from newfound_core.onda import OndaConfig
 from newfound_training.online.measures import accuracies, mean_of
 from newfound_training.online.options import OnlineOptions
 from newfound_training.online.streams import Target
@@ -16,7 +15,7 @@ Streams = dict[str, dict[float, list[np.ndarray]]]  # option, value, orders
 
 def sweep_streams(target: Target, options: OnlineOptions) -> Streams:
     """Streams with one of the two options varied and the other at its value."""
-    base = OndaConfig(options.frames_per_update, options.momentum, options.sweep_estimator)
+    base = options.onda(options.sweep_estimator)
     varied: dict[str, tuple[Any, ...]] = {
         "momentum": options.sweep_momentum,
         "frames_per_update": options.sweep_frames,

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from newfound_core.onda import OndaConfig
 from newfound_training.online.measures import accuracies, gap_closed, mean_of
 from newfound_training.online.options import OnlineOptions
 from newfound_training.online.streams import Target
+from newfound_training.running.confusion import confusion
 
 COLUMNS = ("after_25", "after_50", "after_90", "last_half")
 
@@ -27,7 +27,7 @@ def row_of(target: Target, options: OnlineOptions) -> dict[str, Any]:
     for name, correct in bounds.items():
         row[name] = mean_of([accuracies(correct[order]) for order in orders])
     for estimator in options.estimators:
-        config = OndaConfig(options.frames_per_update, options.momentum, estimator)
+        config = options.onda(estimator)
         streams = [target.stream(config, number) for number in range(options.orders)]
         row[estimator] = mean_of([accuracies(correct) for correct in streams])
         row[estimator]["last_half_spread"] = float(
@@ -59,6 +59,24 @@ def average_of(rows: Sequence[dict[str, Any]], estimators: Sequence[str]) -> dic
         average[name]["mean_gap_closed"] = float(np.mean(closed)) if closed else None
         average[name]["pairs_with_gap"] = len(closed)
     return average
+
+
+def confusions(targets: Sequence[Target], options: OnlineOptions) -> dict[str, np.ndarray]:
+    """Images of each class taken for each class, for every method, over all pairs and orders."""
+    found: dict[str, Any] = {}
+
+    def add(name: str, labels: np.ndarray, predicted: np.ndarray, classes: int) -> None:
+        found[name] = found.get(name, 0) + confusion(labels, predicted, classes)
+
+    for target in targets:
+        classes = len(target.loaded.labels)
+        add("source only", target.labels, target.source_only(), classes)
+        for estimator in options.estimators:
+            for number in range(options.orders):
+                predicted = target.predictions(options.onda(estimator), number)
+                add(estimator, target.labels[target.order(number)], predicted, classes)
+        add("re-estimated", target.labels, target.re_estimated(), classes)
+    return found
 
 
 def markdown(rows: Sequence[dict[str, Any]], average: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -81,7 +82,7 @@ def _by_class(pixels: Pixels, indices: np.ndarray, limit: int) -> dict[str, list
 def build_network(options: OpenWorldOptions, seed: int) -> Backbone:
     """The network before the first step; random weights follow from the seed."""
     weights = None if options.weights == "random" else options.weights
-    arguments = {} if options.width == 1.0 else {"width": options.width}
+    arguments: dict[str, Any] = {} if options.width == 1.0 else {"width": options.width}
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return build_backbone(options.backbone, weights, **arguments)

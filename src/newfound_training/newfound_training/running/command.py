@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from newfound_core.errors import ConfigError, NewfoundError
+from newfound_core.errors import NewfoundError
 from newfound_core.models import check_device
 from newfound_training.running.distributed import joined_team, local_device
 from newfound_training.running.options import (
@@ -17,6 +17,7 @@ from newfound_training.running.options import (
     build_parser,
     parse_options,
     preset_names,
+    require,
 )
 from newfound_training.running.run import COMMON_RESULT_KEYS, Run, begin, finish
 
@@ -27,7 +28,7 @@ class Command:
 
     name: str  # with dashes
     summary: str
-    options: type  # a dataclass derived from CommonOptions
+    options: type  # a dataclass derived from RunOptions
     run: Callable[[Any, Run], Mapping[str, Any]]  # returns what goes into result.json
     result_keys: Mapping[str, str]  # documented in --help
 
@@ -49,9 +50,7 @@ def execute(command: Command, arguments: Sequence[str]) -> int:
 
 
 def _run(command: Command, options: Any, arguments: tuple[str, ...]) -> None:
-    for name in ("data", "out"):
-        if not getattr(options, name):
-            raise ConfigError(f"--{name} is required")
+    require(options)
     device = check_device(local_device(options.device))
     with joined_team(device) as team:
         run = Run(
@@ -59,7 +58,7 @@ def _run(command: Command, options: Any, arguments: tuple[str, ...]) -> None:
             Path(options.out),
             device,
             options.seed,
-            options.data,
+            getattr(options, "data", ""),  # not every command works on images
             team,
             arguments,
         )

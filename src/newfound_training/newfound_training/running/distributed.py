@@ -87,11 +87,8 @@ def share_statistics(model: nn.Module, team: Team) -> None:
     from newfound_core.normalization import DomainBatchNorm
 
     for module in model.modules():
-        if isinstance(module, DomainBatchNorm) and module.domains > 1:
-            raise ConfigError(
-                "layers with several domains cannot be trained by several processes yet: their "
-                "statistics would be those of a part of the batch. Start one process"
-            )
+        if isinstance(module, DomainBatchNorm):
+            module.total = _sum_over_processes
         for name, child in list(module.named_children()):
             if isinstance(child, nn.BatchNorm1d | nn.BatchNorm2d):
                 setattr(module, name, SharedBatchNorm.like(child))

@@ -22,23 +22,33 @@ from newfound_core.errors import ConfigError
 T = TypeVar("T")
 
 
-def option(default: Any, meaning: str) -> Any:
-    """A field of an options class: its default and the sentence that `--help` shows."""
+def option(default: Any, meaning: str, *, required: bool = False) -> Any:
+    """A field of an options class: its default and the sentence that `--help` shows.
+
+    A required one must not stay empty, wherever its value comes from.
+    """
     if isinstance(default, list | dict):
         raise TypeError("give tuples as defaults, they cannot change")
-    return field(default=default, metadata={"help": meaning})
+    meaning += " (required)" if required else ""
+    return field(default=default, metadata={"help": meaning, "required": required})
 
 
 @dataclass(frozen=True)
-class CommonOptions:
+class RunOptions:
     """The options that every command has."""
 
-    data: str = option("", "folder with the images (required)")
-    layout: str = option("tree", "how the images lie there; see docs/training.md")
-    out: str = option("", "folder for the results (required)")
+    out: str = option("", "folder for the results", required=True)
     seed: int = option(0, "everything random follows from it")
     device: str = option("cpu", "cpu, cuda, cuda:1, …; never chosen silently")
     resume: bool = option(False, "go on where an interrupted run in --out stopped")
+
+
+@dataclass(frozen=True)
+class CommonOptions(RunOptions):
+    """The options of every command that works on images."""
+
+    data: str = option("", "folder with the images", required=True)
+    layout: str = option("tree", "how the images lie there; see docs/training.md")
     strict: bool = option(False, "stop at a corrupt image instead of leaving it out")
     cache_limit_gb: float = option(20.0, "decoded images are kept on disk up to this size")
 
@@ -61,7 +71,9 @@ def build_parser(
     hints = get_type_hints(options)
     for entry in fields(options):
         flag = "--" + entry.name.replace("_", "-")
-        text = f"{entry.metadata.get('help', '')} (default: {_shown(entry.default)})"
+        text = entry.metadata.get("help", "")
+        if not entry.metadata.get("required"):
+            text += f" (default: {_shown(entry.default)})"
         parser.add_argument(flag, help=text.replace("%", "%%"), **_argument(hints[entry.name]))
     return parser
 
@@ -81,6 +93,13 @@ def parse_options(
     if config:
         values |= read_yaml(Path(config))
     return make_options(options, values | given)
+
+
+def require(options: Any) -> None:
+    """A ConfigError for a required option that has no value."""
+    for entry in fields(options):
+        if entry.metadata.get("required") and not getattr(options, entry.name):
+            raise ConfigError(f"--{entry.name.replace('_', '-')} is required")
 
 
 def make_options(options: type[T], values: Mapping[str, Any]) -> T:
@@ -141,7 +160,8 @@ def _argument(hint: Any) -> dict[str, Any]:
     if hint is bool:
         return {"action": argparse.BooleanOptionalAction}
     if get_origin(hint) is tuple:
-        return {"nargs": "*", "type": get_args(hint)[0], "metavar": "VALUE"}
+        several = _argument(get_args(hint)[0]) | {"nargs": "*"}
+        return several if "choices" in several else several | {"metavar": "VALUE"}
     if get_origin(hint) is Literal:
         return {"choices": get_args(hint)}
     return {"type": hint, "metavar": hint.__name__.upper()}
@@ -178,7 +198,7 @@ def _type_name(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return f"one of {', '.join(map(str, get_args(hint)))}"
     if get_origin(hint) is tuple:
-        return f"a list of {get_args(hint)[0].__name__}"
+        return f"a list, each {_type_name(get_args(hint)[0])}"
     return f"of type {hint.__name__}"
 
 

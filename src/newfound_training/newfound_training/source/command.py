@@ -9,6 +9,7 @@ from newfound_core.models import save_model
 from newfound_training.data import Pixels, load_pixels, open_images
 from newfound_training.running.card import write_model_card
 from newfound_training.running.command import Command
+from newfound_training.running.confusion import draw_confusions
 from newfound_training.running.run import Run
 from newfound_training.running.training import train
 from newfound_training.source.options import SourceOptions
@@ -31,7 +32,11 @@ def source_pixels(options: SourceOptions, run: Run) -> Pixels:
     if not run.team.leads:
         run.team.wait()
     pixels = load_pixels(
-        images, options.image_size, strict=options.strict, limit_gb=options.cache_limit_gb
+        images,
+        options.image_size,
+        strict=options.strict,
+        resize=options.resize,
+        limit_gb=options.cache_limit_gb,
     )
     if run.team.leads:
         run.team.wait()
@@ -66,6 +71,9 @@ def _save(
         provenance=run.provenance(metrics),
         replace=True,
     )
+    if task.validation_confusion is not None:
+        counts = {"held-out images": task.validation_confusion}
+        draw_confusions(counts, pixels.images.class_names, run.out / "confusion.png")
     domains = ", ".join(options.domains) or "all domains"
     write_model_card(
         checkpoint,

@@ -2,6 +2,7 @@
 """Every option of `train_source`."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from newfound_core.errors import ConfigError
 from newfound_training.running.options import option
@@ -15,7 +16,11 @@ class SourceOptions(TrainingOptions):
     domains: tuple[str, ...] = option((), "domains to train on; all if none is named")
     backbone: str = option("efficientnet_lite0", "network; see newfound_core.backbones")
     weights: str = option("imagenet", "imagenet, a file of tensors, or random")
+    stages: int = option(0, "keep only so many stages of the network: smaller, faster; 0 is all")
     image_size: int = option(128, "pixels")
+    resize: Literal["squash", "short_side_center_crop"] = option(
+        "squash", "what the model does with images that are not square: all of it, or the middle"
+    )
     output_norm: bool = option(False, "also normalise the logits, as the thesis's AlexNet does")
     frozen_stages: int = option(4, "stem and stages whose weights stay; their statistics follow")
     validation_share: float = option(0.1, "of every class, held out to measure accuracy")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training a classifier on labelled images of its source domains."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from newfound_core.preprocessing import Preprocessing, default_preprocessing
 from newfound_training.data import Pixels
 from newfound_training.data.batches import Shuffled, image_generator, share_of
 from newfound_training.data.splits import split
+from newfound_training.running.confusion import confusion
 from newfound_training.running.run import Run
 from newfound_training.running.training import Task
 from newfound_training.source.options import SourceOptions
@@ -34,7 +36,8 @@ class SourceTask(Task):
     def __init__(self, pixels: Pixels, options: SourceOptions, run: Run) -> None:
         torch.manual_seed(run.seed)  # the classifier starts from random values
         self._pixels, self._run = pixels, run
-        self.preprocessing = default_preprocessing(options.backbone, options.image_size)
+        prepared = default_preprocessing(options.backbone, options.image_size)
+        self.preprocessing = replace(prepared, resize=options.resize)
         self._augmentation = augmentation(options)
         self.training_set, self.validation_set = split(
             pixels.images.labels, options.validation_share, run.seed
@@ -42,6 +45,7 @@ class SourceTask(Task):
         self._order = Shuffled(len(self.training_set), options.batch_size, run.seed)
         self.model = build_classifier(options, len(pixels.images.class_names))
         self.model.to(run.device).to(memory_format=torch.channels_last)
+        self.validation_confusion: np.ndarray | None = None  # known once evaluated
 
     def batch(self, step: int) -> Batch:
         """Random variants of this process's share of the step's images."""
@@ -75,14 +79,16 @@ class SourceTask(Task):
             preprocessing=self.preprocessing,
             device=self._run.device,
         )
-        correct = predicted == self._pixels.images.labels[self.validation_set]
-        return {"validation_accuracy": float(correct.mean())}
+        images = self._pixels.images
+        labels = images.labels[self.validation_set]
+        self.validation_confusion = confusion(labels, predicted, len(images.class_names))
+        return {"validation_accuracy": float((predicted == labels).mean())}
 
 
 def build_classifier(options: SourceOptions, classes: int) -> Classifier:
     """The network with its pretrained weights; those of its first stages will not change."""
     weights = None if options.weights == "random" else options.weights
-    backbone = build_backbone(options.backbone, weights)
+    backbone = build_backbone(options.backbone, weights, options.stages or None)
     parts: list[nn.Module] = [backbone.stem, *backbone.stages]
     if options.frozen_stages > len(parts):
         raise ConfigError(

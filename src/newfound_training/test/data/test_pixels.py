@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from newfound_core.errors import DataError
 from newfound_training.data import load_pixels, open_images
@@ -122,3 +123,14 @@ def test_the_report_is_plain_json(tree):
     load_pixels(open_images(tree), 24)
     (folder,) = cache_root().iterdir()
     assert json.loads((folder / "report.json").read_text()) == {"corrupt": []}
+
+
+def test_the_middle_of_an_image_is_kept_apart_from_the_whole(tmp_path):
+    wide = np.zeros((20, 40, 3), np.uint8)
+    wide[:, 10:30] = 200
+    folder = tmp_path / "data" / "here" / "cup"
+    folder.mkdir(parents=True)
+    Image.fromarray(wide).save(folder / "0.png")
+    images = open_images(tmp_path / "data")
+    assert load_pixels(images, 20)[0].min() == 0
+    assert load_pixels(images, 20, resize="short_side_center_crop")[0].min() == 200

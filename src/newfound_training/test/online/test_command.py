@@ -21,7 +21,7 @@ def small_preset(monkeypatch):
     values = {"backbone": "cifar_resnet20", "weights": "random", "image_size": 32}
     values |= {"frozen_stages": 0, "batch_size": 8, "iterations": 12}
     monkeypatch.setattr(
-        "newfound_training.online.command.read_preset", lambda command, name: dict(values)
+        "newfound_training.online.experiment.read_preset", lambda command, name: dict(values)
     )
 
 
@@ -40,7 +40,7 @@ def test_the_whole_table_by_one_command(tree, tmp_path, small_preset):
     assert result["verification"]["batch"] == {"frames": 12, "predicted_alike": 12}
     assert set(result["sweep"]["momentum"]) == {"0.1", "0.5"}
     assert set(result["sources"]) == {"bright", "dark"}
-    for name in ("table.md", "streams.png", "sweep.png"):
+    for name in ("table.md", "streams.png", "sweep.png", "confusion.png"):
         assert (out / name).stat().st_size
 
     # Again: everything is there already, and the result is the same.
@@ -54,10 +54,35 @@ def test_a_model_that_exists_can_be_streamed(tree, tmp_path, small_model):
     out = tmp_path / "out"
     arguments = ["evaluate-online", "--data", str(tree), "--out", str(out)]
     arguments += ["--checkpoint", str(small_model.directory), "--pairs", "elsewhere:dark"]
-    assert main([*arguments, "--orders", "1", "--verify-frames", "0"]) == 0
+    assert main([*arguments, "--orders", "1", "--verify-frames", "0", "--frames", "15"]) == 0
     result = json.loads((out / "result.json").read_text())
+    assert result["pairs"][0]["frames"] == 15
     assert result["sources"] == {}
     assert not (out / "sources").exists()
+
+
+def test_sources_may_lie_in_another_folder_and_gains_are_given_by_changes(
+    tree, tmp_path, small_preset, make_image
+):
+    for name, colour in (("blue", (9, 9, 99)), ("green", (9, 99, 9)), ("red", (99, 9, 9))):
+        for number in range(4):
+            make_image(tmp_path / "sources" / "dusk" / name / f"{number}.png", colour, number)
+    out = tmp_path / "out"
+    arguments = ["--data", str(tree), "--source-data", str(tmp_path / "sources"), "--orders", "1"]
+    arguments += ["--conditions", "light", "--estimators", "streaming", "--verify-frames", "0"]
+    assert main(["evaluate-online", *arguments, "--passes", "2", "--out", str(out)]) == 0
+    result = json.loads((out / "result.json").read_text())
+    pairs = [(p["source"], p["target"], p["frames"]) for p in result["pairs"]]
+    assert pairs == [("dusk", "bright", 48), ("dusk", "dark", 48)]
+    assert result["by_changes"]["1"]["pairs"] == result["only_changed"]["light"]["pairs"] == 2
+    assert "| 1 | 2 |" in (out / "table.md").read_text()
+
+
+def test_sources_of_other_classes_are_refused(tree, tmp_path, make_image, capsys):
+    make_image(tmp_path / "sources" / "dusk" / "cup" / "0.png", (9, 9, 9), 0)
+    arguments = ["--data", str(tree), "--source-data", str(tmp_path / "sources")]
+    assert main(["evaluate-online", *arguments, "--out", str(tmp_path / "out")]) == 1
+    assert "has the classes cup, but" in capsys.readouterr().err
 
 
 def test_a_model_of_other_classes_is_refused(tmp_path, small_model, make_image, capsys):

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
 from PIL import Image
 
-from newfound_training.online.figures import draw_streams, draw_sweep
+from newfound_training.online.figures import draw_changes, draw_streams, draw_sweep
 from newfound_training.online.options import OnlineOptions
 from newfound_training.online.sweep import sweep_streams
 
@@ -11,6 +13,8 @@ def test_figures_are_small_images(target, tmp_path):
         orders=1, frames_per_update=5, sweep_momentum=(0.1,), sweep_frames=(5,), sweep_orders=1
     )
     draw_streams([target, target], options, tmp_path / "figures" / "streams.png")
+    changes = replace(options, conditions=("light",))
+    draw_changes([target, target], changes, tmp_path / "figures" / "changes.png")
     draw_sweep(target, sweep_streams(target, options), tmp_path / "figures" / "sweep.png")
     for path in (tmp_path / "figures").iterdir():
         with Image.open(path) as image:

@@ -7,7 +7,7 @@ from newfound_training.online.options import OnlineOptions, chosen_pairs
 
 
 def test_all_ordered_pairs_are_the_default(tree):
-    assert chosen_pairs(OnlineOptions(), open_images(tree)) == [
+    assert chosen_pairs(OnlineOptions(), open_images(tree), open_images(tree)) == [
         ("bright", "dark"),
         ("dark", "bright"),
     ]
@@ -16,13 +16,13 @@ def test_all_ordered_pairs_are_the_default(tree):
 def test_pairs_are_checked(tree):
     images = open_images(tree)
     with pytest.raises(ConfigError, match="source:target"):
-        chosen_pairs(OnlineOptions(pairs=("bright",)), images)
+        chosen_pairs(OnlineOptions(pairs=("bright",)), images, images)
     with pytest.raises(DataError, match="no domain 'dusk'"):
-        chosen_pairs(OnlineOptions(pairs=("bright:dusk",)), images)
+        chosen_pairs(OnlineOptions(pairs=("bright:dusk",)), images, images)
     with pytest.raises(ConfigError, match="name the pairs"):
-        chosen_pairs(OnlineOptions(checkpoint="x"), images)
+        chosen_pairs(OnlineOptions(checkpoint="x"), images, images)
     given = OnlineOptions(checkpoint="x", pairs=("elsewhere:dark",))
-    assert chosen_pairs(given, images) == [("elsewhere", "dark")]
+    assert chosen_pairs(given, images, images) == [("elsewhere", "dark")]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ def test_orders_are_shufflings_that_differ_by_number_and_not_by_method(target):
     assert sorted(target.order(0)) == list(range(24))
     assert not np.array_equal(target.order(0), target.order(1))
     np.testing.assert_array_equal(target.order(1), replace(target).order(1))
-    assert len(replace(target, limit=7).order(0)) == 7
+    twice = replace(target, passes=2).order(0)
+    assert sorted(twice) == sorted([*range(24), *range(24)])
+    assert not np.array_equal(twice[:24], twice[24:])
 
 
 def test_source_only_is_the_models_own_prediction(target, everything):

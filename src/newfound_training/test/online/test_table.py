@@ -3,7 +3,7 @@ import pytest
 
 from newfound_training.online.measures import gap_closed
 from newfound_training.online.options import OnlineOptions
-from newfound_training.online.table import average_of, markdown, row_of
+from newfound_training.online.table import average_of, confusions, markdown, row_of
 
 
 def row(source_only, batch, re_estimated):
@@ -47,3 +47,16 @@ def test_a_row_compares_all_methods_on_the_same_frames(target):
     assert found["source_only"]["all"] == pytest.approx(everything)
     for name in ("source_only", "re_estimated", "batch", "streaming"):
         assert 0 <= found[name]["last_half"] <= 1
+
+
+def test_confusions_count_every_prediction_of_every_method(target):
+    options = OnlineOptions(orders=2, frames_per_update=5)
+    found = confusions([target, target], options)
+    assert {name: matrix.sum() for name, matrix in found.items()} == {
+        "source only": 48,
+        "batch": 96,
+        "streaming": 96,
+        "re-estimated": 48,
+    }
+    accuracy = found["source only"].trace() / 48
+    assert accuracy == pytest.approx(target.bounds()["source_only"].mean())

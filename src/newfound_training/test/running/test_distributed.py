@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, distributed, nn
+from torch import distributed, nn
 from torch.nn import functional
 
+from newfound_core.assignment import AssignmentContext
 from newfound_core.conversion import convert_batchnorm
 from newfound_core.errors import ConfigError
 from newfound_training.running.distributed import (
@@ -36,12 +37,6 @@ def test_each_process_takes_its_own_gpu(monkeypatch):
         local_device("cuda:1")
 
 
-def test_layers_with_several_domains_are_refused_in_a_team():
-    model = convert_batchnorm(nn.Sequential(nn.BatchNorm2d(3)), 2)
-    with pytest.raises(ConfigError, match="several domains"):
-        share_statistics(model, Team(0, 2))
-
-
 def test_shared_layers_keep_names_and_tensors():
     model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
     before = model.state_dict()
@@ -53,48 +48,56 @@ def test_shared_layers_keep_names_and_tensors():
     torch.testing.assert_close(model[1].eval()(x), nn.BatchNorm2d(4).eval()(x))
 
 
-def small_network() -> nn.Module:
+def small_network(domains: int) -> tuple[nn.Module, AssignmentContext]:
+    """A network with plain batch normalisation (0 domains) or the domain-dependent layer."""
     torch.manual_seed(0)
     layers = [nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten()]
     layers += [nn.Linear(6 * 36, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3)]
-    return nn.Sequential(*layers).double().train()
+    model, context = nn.Sequential(*layers).double().train(), AssignmentContext()
+    if domains:
+        convert_batchnorm(model, domains, context)
+    return model, context
 
 
-def gradients_of(rank: int, meeting: str, images: Tensor, labels: Tensor, queue) -> None:
-    """What one of two processes finds, with its half of the batch."""
-    distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=2)
-    model, team = small_network(), Team(rank, 2)
+def findings(domains: int, part: slice, team: Team) -> dict[str, np.ndarray]:
+    """Gradients and statistics that a team member finds with its part of the batch."""
+    torch.manual_seed(1)
+    images, labels = torch.randn(8, 3, 8, 8).double(), torch.randint(0, 3, (8,))
+    weights = torch.randn(8, max(1, domains)).double().requires_grad_()
+    model, context = small_network(domains)
     share_statistics(model, team)
-    loss = functional.cross_entropy(model(images[rank::2]), labels[rank::2]) / 2
+    with context.use(weights[part].softmax(1)):
+        loss = functional.cross_entropy(model(images[part]), labels[part]) / team.processes
     loss.backward()
-    team.sum_gradients(model.parameters())
-    found = {n: p.grad.numpy() for n, p in model.named_parameters()}
-    found |= {n: b.numpy() for n, b in model.named_buffers()}
-    queue.put((rank, found))
+    parameters = dict(model.named_parameters())
+    if domains > 1:
+        parameters["weights"] = weights
+    team.sum_gradients(parameters.values())
+    found = {n: p.grad.numpy() for n, p in parameters.items()}
+    return found | {n: b.numpy() for n, b in model.named_buffers()}
+
+
+def half_of_a_team(rank: int, meeting: str, domains: int, queue) -> None:
+    distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=2)
+    queue.put((rank, findings(domains, slice(rank, None, 2), Team(rank, 2))))
     distributed.barrier()
     distributed.destroy_process_group()
 
 
-def test_gradients_and_statistics_are_those_of_the_whole_batch(tmp_path):
+@pytest.mark.parametrize("domains", [0, 1, 3])
+def test_gradients_and_statistics_are_those_of_the_whole_batch(tmp_path, domains):
     """In double precision, so that only a mistake can make a difference."""
-    torch.manual_seed(1)
-    images, labels = torch.randn(8, 3, 8, 8).double(), torch.randint(0, 3, (8,))
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
-    arguments = (str(tmp_path / "meeting"), images, labels, queue)
-    workers = [context.Process(target=gradients_of, args=(r, *arguments)) for r in range(2)]
+    arguments = (str(tmp_path / "meeting"), domains, queue)
+    workers = [context.Process(target=half_of_a_team, args=(r, *arguments)) for r in range(2)]
     for worker in workers:
         worker.start()
     found = dict(queue.get(timeout=120) for _ in workers)
     for worker in workers:
         worker.join()
-
-    model = small_network()
-    functional.cross_entropy(model(images), labels).backward()
-    expected = {n: p.grad.numpy() for n, p in model.named_parameters()}
-    expected |= {n: b.numpy() for n, b in model.named_buffers()}
-    for rank in range(2):
-        for name, value in expected.items():
+    for name, value in findings(domains, slice(None), Team()).items():
+        for rank in range(2):
             np.testing.assert_allclose(found[rank][name], value, atol=1e-12, err_msg=name)
 
 

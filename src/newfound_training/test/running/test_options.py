@@ -24,6 +24,7 @@ class Options(CommonOptions):
     rate: float = option(0.5, "100 % of it")
     names: tuple[str, ...] = option((), "some")
     kind: Literal["a", "b"] = option("a", "one")
+    kinds: tuple[Literal["a", "b"], ...] = option(("a",), "several")
 
 
 def parse(*arguments):
@@ -41,11 +42,11 @@ def test_defaults_flags_and_files_in_that_order(tmp_path):
 
 
 def test_flags_can_be_lists_and_switches():
-    options = parse("--names", "x", "y", "--resume", "--no-strict", "--kind", "b")
+    options = parse("--names", "x", "y", "--resume", "--no-strict", "--kind", "b", "--kinds", "b")
     assert options.names == ("x", "y")
     assert options.resume
     assert not options.strict
-    assert options.kind == "b"
+    assert (options.kind, options.kinds) == ("b", ("b",))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,8 @@ def test_flags_can_be_lists_and_switches():
         ("steps: many", "steps must be of type int, got 'many'"),
         ("steps: 1.5", "steps must be of type int"),
         ("steps: true", "steps must be of type int"),
-        ("names: x", "names must be a list of str"),
+        ("names: x", "names must be a list, each of type str"),
+        ("kinds: [a, c]", "kinds must be one of a, b"),
         ("kind: c", "kind must be one of a, b"),
         ("[1, 2]", "options by name"),
         ("a: [", "is not YAML"),
@@ -88,7 +90,8 @@ def test_options_become_plain_values():
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_preset_of_every_command_is_valid(name):
     command = find(name)
-    assert "quick" in preset_names(name)
+    if issubclass(command.options, CommonOptions):
+        assert "quick" in preset_names(name)
     for preset in preset_names(name):
         make_options(command.options, read_preset(name, preset))
 

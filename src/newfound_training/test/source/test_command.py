@@ -24,6 +24,7 @@ def test_images_become_a_checkpoint_with_a_card_and_a_result(tree, tmp_path):
     assert result["classes"] == ["blue", "green", "red"]
     assert result["training_images"] + result["validation_images"] == 24
     assert result["validation_accuracy"] == 1.0  # three colours are easy
+    assert (out / "confusion.png").stat().st_size
     loaded = load_model(out / result["checkpoint"], "source")
     assert loaded.labels == ("blue", "green", "red")
     assert "trained on bright" in (out / "checkpoint" / "README.md").read_text()

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONDA beside a stream of frames: predictions in the worker, all slow work in another thread."""
+
+import os
+import queue
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from newfound_core.onda import Onda, PendingUpdate
+from newfound_nodes.adaptation_store import AdaptationStore
+
+NICENESS = 5  # steps that the thread is below the frames: where cores are few, they come first
+REQUESTED, DRIFT, ENTROPY, RESTORED = "requested", "drift", "entropy", "restored"
+
+
+@dataclass(frozen=True)
+class AdaptationReport:
+    """What happened since the node was configured."""
+
+    frames: int = 0
+    skipped: int = 0  # of these, not used: near-duplicates or not finite
+    updates: int = 0
+    last_update: float | None = None  # time of the node's clock, s
+    entropy: float = float("nan")  # mean over the images of the last update, nats
+    reset_reason: str = ""  # "", or one of the names above
+    last_reset: float | None = None
+
+
+class Adaptation:
+    """Predicts with an `Onda` whose updates are estimated and applied by a thread of its own.
+
+    While an update is being estimated, frames go on with the statistics that are; those that
+    come meanwhile are the next update's. `clock` gives the time for the report.
+    """
+
+    def __init__(
+        self,
+        onda: Onda,
+        store: AdaptationStore,
+        clock: Callable[[], float],
+        on_error: Callable[[], None],
+    ) -> None:
+        self.onda, self._store = onda, store
+        self._clock, self._on_error = clock, on_error
+        self._lock = threading.Lock()
+        self._report = AdaptationReport()
+        self._entropies: list[float] = []
+        self._skipped_before = self._unused()
+        self._resets_before = onda.status().resets
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._estimating = False
+        self._thread = threading.Thread(target=self._work, name="adaptation", daemon=True)
+        self._thread.start()
+
+    # The worker's side -----------------------------------------------------------------------
+
+    def __call__(self, batch: Tensor) -> Any:
+        """What the network returns for one frame, which is learned from."""
+        return self.onda(batch)
+
+    def note(self, entropy: float) -> None:
+        """Count the frame just predicted; begin an update if one is due and none is under way."""
+        unused = self._unused()
+        with self._lock:
+            used = unused - self._skipped_before == self._report.skipped
+            self._report = replace(
+                self._report,
+                frames=self._report.frames + 1,
+                skipped=unused - self._skipped_before,
+            )
+            if used and not self.onda.status().frozen:
+                self._entropies.append(entropy)
+                del self._entropies[: -self.onda.config.frames_per_update]
+            if self._estimating:
+                return
+            update = self.onda.pending_update()
+            if update is None:
+                return
+            self._estimating = True
+            entropies, self._entropies = self._entropies, []
+        self._tasks.put(lambda: self._update(update, entropies))
+
+    # The other side --------------------------------------------------------------------------
+
+    def _update(self, update: PendingUpdate, entropies: list[float]) -> None:
+        try:
+            applied = self.onda.apply(update.estimate())
+        finally:
+            with self._lock:
+                self._estimating = False
+        if not applied:
+            return
+        mean = sum(entropies) / len(entropies) if entropies else float("nan")
+        status = self.onda.status()
+        with self._lock:
+            self._report = replace(
+                self._report,
+                updates=self._report.updates + 1,
+                last_update=self._clock(),
+                entropy=mean,
+            )
+            if status.resets != self._resets_before:
+                self._resets_before = status.resets
+                reason = DRIFT if status.last_reset.startswith("drift") else ENTROPY
+                self._note_reset(reason)
+
+    def do(self, task: Callable[[], None]) -> None:
+        """Run something slow in the thread, after what waits there already."""
+        self._tasks.put(task)
+
+    def _work(self) -> None:
+        _step_back()
+        while (task := self._tasks.get()) is not None:
+            try:
+                task()
+            except Exception:
+                self._on_error()
+
+    # Any thread ------------------------------------------------------------------------------
+
+    def report(self) -> AdaptationReport:
+        """What happened so far."""
+        with self._lock:
+            return self._report
+
+    def reset(self) -> None:
+        """Back to the source, because somebody asked for it."""
+        self.onda.reset()
+        with self._lock:
+            self._entropies = []
+            self._note_reset(REQUESTED)
+
+    def save(self, kind: str) -> Path:
+        """Write the state; raises a StateError."""
+        return self._store.save(self.onda, kind)
+
+    def restore(self, kind: str) -> Path:
+        """Go on from a saved state; raises a StateError."""
+        path = self._store.restore(self.onda, kind)
+        with self._lock:
+            self._entropies = []
+            self._note_reset(RESTORED)
+        return path
+
+    def set_frozen(self, frozen: bool) -> None:
+        """Hold the statistics, or let them follow again."""
+        if frozen:
+            self.onda.freeze()
+        else:
+            self.onda.unfreeze()
+
+    def close(self, patience: float) -> bool:
+        """End the thread after what waits there; False if it does not in time."""
+        self._tasks.put(None)
+        self._thread.join(patience)
+        if self._thread.is_alive():
+            return False
+        self.onda.close()
+        return True
+
+    def _note_reset(self, reason: str) -> None:
+        self._report = replace(self._report, reset_reason=reason, last_reset=self._clock())
+
+    def _unused(self) -> int:
+        status = self.onda.status()
+        return status.redundant + status.rejected
+
+
+def _step_back() -> None:
+    """Lower the priority of this thread, which on Linux has one of its own."""
+    if sys.platform == "linux":
+        mine = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(19, mine + NICENESS))

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Classifies the camera's images with a network that keeps itself aligned with what it sees."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from lifecycle_msgs.msg import State
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
+
+from newfound_core.errors import ConfigError, NewfoundError
+from newfound_core.inference import ADAPTABLE, TorchInference
+from newfound_core.onda import Onda, OndaConfig
+from newfound_msgs.msg import AdaptationStatus, Classification
+from newfound_nodes import adaptation_parameters, perception_node
+from newfound_nodes.adaptation import Adaptation
+from newfound_nodes.adaptation_messages import status_message
+from newfound_nodes.adaptation_persistence import Persistence
+from newfound_nodes.adaptation_services import AdaptationServices
+from newfound_nodes.adaptation_store import AdaptationStore, StateError
+from newfound_nodes.debug_images import Chart
+from newfound_nodes.images import Frame
+from newfound_nodes.managed_node import LoadError
+from newfound_nodes.model_node import DEBUG_OUTPUT, ModelNode, one_line
+from newfound_nodes.parameters import Parameter
+from newfound_nodes.runtime import run
+
+STATUS_PERIOD = 1.0  # s between two AdaptationStatus
+DRIFT_SHOWN = 0.5  # nats that fill a bar of the debug image
+
+
+class AdaptiveClassifier(ModelNode):
+    """One `Classification` for each image; ONDA follows the stream in another thread."""
+
+    NAME = "adaptive_classifier"
+    METHODS = ("source",)
+    PARAMETERS = (
+        Parameter(
+            "checkpoint",
+            "workbench",
+            "Folder of a checkpoint of method source, or the name of a shipped one.",
+        ),
+        *adaptation_parameters.PARAMETERS,
+        Parameter(
+            "persist_adaptation",
+            False,
+            "Go on from the adapted state of the last run, and save it now and then.",
+        ),
+        Parameter(
+            "persist_period",
+            60.0,
+            "Seconds between two savings of the adapted state.",
+            minimum=0.1,
+            maximum=86400.0,
+        ),
+        Parameter("state_dir", "", "Folder of adapted states; empty: newfound in ROS_HOME."),
+    )
+    OUTPUTS: ClassVar = {
+        "classification": (Classification, 10),
+        "adaptation": (AdaptationStatus, 10),
+    }
+
+    def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
+        self._adaptation: Adaptation | None = None
+        self._header: Any = None  # of the last image
+        self._keeping: Persistence | None = None
+        self._save_timer: Any = None
+        super().__init__(name, **node_arguments)
+        # A call may wait for the frame in work; parameters and the state answer meanwhile.
+        self._group = MutuallyExclusiveCallbackGroup()
+        AdaptationServices(self, self._group, lambda: self._adaptation, self._tell)
+        self.create_timer(STATUS_PERIOD, self._tell, callback_group=self._group)
+
+    # Lifecycle ---------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """The model and, unless `adapt` is off, ONDA around it, where the last run ended."""
+        if self.param("adapt") and self.param("backend") not in ADAPTABLE:
+            raise LoadError(
+                f"the back end {self.param('backend')} cannot adapt: set backend to torch, or "
+                "adapt to false to run the model as it was trained"
+            )
+        super().load()
+        if not self.param("adapt"):
+            return
+        try:
+            self._adapt()
+        except (NewfoundError, StateError) as error:
+            raise LoadError(one_line(error)) from error
+
+    def _adapt(self) -> None:
+        """ONDA around the model, where the last run ended if that is wanted."""
+        store = AdaptationStore(
+            self.param("state_dir"), self.get_fully_qualified_name(), self.loaded.digest
+        )
+        keeping = None
+        if self.param("persist_adaptation"):
+            keeping = Persistence(store, self.get_logger())
+        onda = Onda(self.loaded.model, self._config({}), inline=False)
+        adaptation = Adaptation(
+            onda, store, self._now, lambda: self.log_traceback("adaptation failed; frames go on")
+        )
+        adaptation.set_frozen(self.param("freeze"))
+        if keeping is not None:
+            keeping.follow(adaptation)
+            self._save_timer = self.create_timer(
+                self.param("persist_period"), keeping.save_soon, callback_group=self._group
+            )
+        self._adaptation, self._keeping = adaptation, keeping
+        assert isinstance(self.inference, TorchInference), "what is adaptable can serve"
+        self.inference.serve(adaptation)
+
+    def deactivated(self) -> None:
+        """No further frames; what was adapted to is saved in the background."""
+        super().deactivated()
+        if self._keeping is not None:
+            self._keeping.save_soon()
+
+    def released(self) -> bool:
+        """End both threads; that of the adaptation finishes what it has to save."""
+        if not super().released():
+            return False
+        adaptation = self._adaptation
+        if self._keeping is not None:
+            self._keeping.save_soon()  # the last frames may have completed an update
+        if adaptation is not None and not adaptation.close(perception_node.WORKER_PATIENCE):
+            self.get_logger().error("an update of the statistics does not end")
+            return False
+        return True
+
+    def unload(self) -> None:
+        """Let go of the model and its adaptation."""
+        if self._save_timer is not None:
+            self.destroy_timer(self._save_timer)
+        self._save_timer = self._adaptation = self._keeping = self._header = None
+        super().unload()
+
+    # Frames ------------------------------------------------------------------------------
+
+    def needs_every_frame(self) -> bool:
+        """Adaptation goes on while nobody listens."""
+        return self._adaptation is not None and not self.param("freeze")
+
+    def process(self, frame: Frame) -> None:
+        """One image in, its class out."""
+        adaptation = self._adaptation
+        updates = adaptation.onda.status().updates if adaptation else 0
+        logits = self.inference([frame.rgb])[0]
+        probabilities = logits.detach().cpu().double().softmax(-1).numpy()
+        message = classification(frame.header, self.loaded.labels, probabilities)
+        message.model, message.adaptation_updates = self.loaded.name, updates
+        self.publish("classification", message)
+        self.publish_vision(frame.header, self.loaded.labels, probabilities)
+        self._header = frame.header
+        if adaptation is not None:
+            adaptation.note(message.entropy)
+        if self.wanted(DEBUG_OUTPUT):
+            self._show(frame, message)
+
+    def _show(self, frame: Frame, message: Classification) -> None:
+        caption = f"{message.label}  {message.confidence:.0%}"
+        if self._adaptation is None:
+            chart = Chart("classes", message.probabilities, message.labels)
+        else:
+            drift = self._adaptation.onda.drift()
+            state = "frozen" if self.param("freeze") else "adapting"
+            title = f"{state}, {message.adaptation_updates} updates, drift {drift.mean:.3f}"
+            chart = Chart(title, list(drift.per_layer.values()), full=DRIFT_SHOWN)
+        self.publish_debug(frame, caption, chart)
+
+    # Parameters --------------------------------------------------------------------------
+
+    def _config(self, changes: Mapping[str, Any]) -> OndaConfig:
+        values = {name: self.param(name) for name in adaptation_parameters.NAMES}
+        return OndaConfig(**adaptation_parameters.options({**values, **changes}))
+
+    def check_parameters(self, values: Mapping[str, Any]) -> str | None:
+        """Options of ONDA must make sense together."""
+        try:
+            self._config(values)
+        except ConfigError as error:
+            return one_line(error).partition("; got OndaConfig")[0]
+        return None
+
+    def parameters_changed(self, names: set[str]) -> None:
+        """New options count from the next frame on."""
+        if self._adaptation is None:
+            return
+        if "freeze" in names:
+            self._adaptation.set_frozen(self.param("freeze"))
+        if names & adaptation_parameters.NAMES:
+            wanted, onda = self._config({}), self._adaptation.onda
+            changed = {k: v for k, v in vars(wanted).items() if v != getattr(onda.config, k)}
+            onda.reconfigure(**changed)
+
+    # Reports -------------------------------------------------------------
+
+    def _tell(self) -> None:
+        """Publish the state of adaptation, if somebody listens."""
+        if self.state() == State.PRIMARY_STATE_ACTIVE and self.wanted("adaptation"):
+            text = self._status_text()
+            self.publish("adaptation", status_message(self._adaptation, self._header, text))
+
+    def _status_text(self) -> str:
+        if self._adaptation is None:
+            return "adaptation is off: the parameter adapt is false"
+        if self.param("freeze"):
+            return "frozen by the parameter freeze or the service of that name"
+        lost = self._adaptation.onda.status().last_reset
+        return f"the anchor restored the source: {lost}" if lost else ""
+
+    def diagnose(self) -> Mapping[str, object]:
+        """The model, and how far it has moved."""
+        adaptation = self._adaptation
+        if adaptation is None:
+            return {**super().diagnose(), "adaptation": "off"}
+        report, drift = adaptation.report(), adaptation.onda.drift()
+        return {
+            **super().diagnose(),
+            "adaptation": "frozen" if self.param("freeze") else "adapting",
+            "estimator": adaptation.onda.config.estimator,
+            "updates": report.updates,
+            "frames_skipped": report.skipped,
+            "drift_mean": round(drift.mean, 4),
+            "drift_max": round(drift.maximum, 4),
+            "last_reset": report.reset_reason or "never",
+        }
+
+    def _now(self) -> float:
+        return self.get_clock().now().nanoseconds * 1e-9
+
+
+def classification(header: Any, labels: tuple[str, ...], values: np.ndarray) -> Classification:
+    """The message for class probabilities."""
+    best = int(values.argmax())
+    certain = values[values > 0]
+    return Classification(
+        header=header,
+        label=labels[best],
+        confidence=float(values[best]),
+        labels=labels,
+        probabilities=values.tolist(),
+        entropy=max(0.0, float(-(certain * np.log(certain)).sum())),
+    )
+
+
+def main() -> int:
+    """Run the node."""
+    return run(AdaptiveClassifier)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

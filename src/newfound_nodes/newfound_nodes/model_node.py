@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node around one checkpoint: loading it, its back end, the outputs all such nodes have."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from ament_index_python.packages import PackageNotFoundError, get_package_share_directory
+from sensor_msgs.msg import Image
+
+from newfound_core.errors import CheckpointError, NewfoundError
+from newfound_core.inference import BACKENDS, Inference, InferenceConfig, build_inference
+from newfound_core.models import LoadedModel, load_model
+from newfound_nodes import debug_images, vision_messages
+from newfound_nodes.images import Frame
+from newfound_nodes.managed_node import LoadError, Output
+from newfound_nodes.parameters import Parameter
+from newfound_nodes.perception_node import PerceptionNode
+
+VISION_OUTPUT, DEBUG_OUTPUT = "vision_classification", "debug_image"
+
+
+class ModelNode(PerceptionNode):
+    """Loads the checkpoint in `configure`; one that cannot be used is reported in one line."""
+
+    METHODS: ClassVar[Collection[str]]  # of checkpoints that this node can run
+    COMMON_PARAMETERS: ClassVar[Sequence[Parameter]] = (
+        *PerceptionNode.COMMON_PARAMETERS,
+        Parameter("device", "cpu", "Where the model runs: cpu, cuda or cuda:1."),
+        Parameter(
+            "backend",
+            "torch",
+            "torch: PyTorch as it is; compile: torch.compile; onnx: ONNX Runtime.",
+            choices=BACKENDS,
+        ),
+        Parameter("channels_last", False, "Memory layout of torch and compile."),
+        Parameter(
+            "threads",
+            0,
+            "CPU threads of one pass, 0: automatic. Of the whole process with torch and compile.",
+            minimum=0,
+            maximum=256,
+        ),
+        Parameter("half_precision", False, "Mixed precision with float16; on CUDA only."),
+    )
+
+    loaded: LoadedModel
+    inference: Inference
+
+    def outputs(self) -> Mapping[str, Output]:
+        """Those of the node, a debug image, and vision_msgs' message where it is installed."""
+        found = {**super().outputs(), DEBUG_OUTPUT: (Image, f"~/{DEBUG_OUTPUT}", 2)}
+        if vision_messages.AVAILABLE:
+            kind = vision_messages.Classification
+            found[VISION_OUTPUT] = (kind, f"~/{VISION_OUTPUT}", 10)
+        return found
+
+    def load(self) -> None:
+        """Read the checkpoint and make it ready for the first frame."""
+        try:
+            folder = find_checkpoint(self.param("checkpoint"))
+            self.loaded = load_model(folder, self.METHODS, self.param("device"))
+            self.inference = build_inference(self.loaded, self._inference_config())
+        except NewfoundError as error:
+            raise LoadError(one_line(error)) from error
+        self.get_logger().info(
+            f"{self.loaded.name}: {self.loaded.metadata.method}, {len(self.loaded.labels)} "
+            f"labels, on {self.loaded.device} by {self.param('backend')}"
+        )
+
+    def unload(self) -> None:
+        """Let go of the model."""
+        del self.inference, self.loaded
+
+    def diagnose(self) -> Mapping[str, object]:
+        """What is loaded and where it runs."""
+        return {
+            "device": self.loaded.device,
+            "backend": self.param("backend"),
+            "model": self.loaded.name,
+            "method": self.loaded.metadata.method,
+        }
+
+    def publish_vision(self, header: Any, labels: Sequence[str], values: np.ndarray) -> None:
+        """The same result for those who speak vision_msgs."""
+        if vision_messages.AVAILABLE and self.wanted(VISION_OUTPUT):
+            self.publish(VISION_OUTPUT, vision_messages.classification(header, labels, values))
+
+    def publish_debug(self, frame: Frame, caption: str, chart: debug_images.Chart) -> None:
+        """The image with what was made of it, if somebody looks."""
+        picture = debug_images.annotate(frame.rgb, caption, chart)
+        self.publish(DEBUG_OUTPUT, debug_images.message(frame.header, picture))
+
+    def _inference_config(self) -> InferenceConfig:
+        names = ("backend", "channels_last", "threads", "half_precision")
+        return InferenceConfig(**{name: self.param(name) for name in names})
+
+
+def find_checkpoint(name: str) -> Path:
+    """The folder that is meant: a path as it is, or the name of a model that we ship."""
+    if not name:
+        raise CheckpointError("no checkpoint is given: set the parameter checkpoint to its folder")
+    path = Path(name).expanduser()
+    if path.exists() or "/" in name:
+        return path
+    try:
+        models = Path(get_package_share_directory("newfound_bringup")) / "models"
+    except PackageNotFoundError:
+        raise CheckpointError(
+            f"{name} does not exist, and newfound_bringup, which brings models, is not installed"
+        ) from None
+    if not (models / name).is_dir():
+        known = ", ".join(sorted(p.name for p in models.glob("*") if p.is_dir())) or "none"
+        raise CheckpointError(f"{name} is no folder here, nor a shipped model ({known})")
+    return models / name
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error without line breaks."""
+    return " ".join(str(error).split())

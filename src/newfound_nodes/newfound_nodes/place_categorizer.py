@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names the kind of place the camera sees, in buildings never seen in training."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from newfound_msgs.msg import PlaceCategory
+from newfound_nodes.debug_images import Chart
+from newfound_nodes.images import Frame
+from newfound_nodes.model_node import DEBUG_OUTPUT, ModelNode
+from newfound_nodes.parameters import Parameter
+from newfound_nodes.place_belief import PlaceBelief
+from newfound_nodes.runtime import run
+
+
+class PlaceCategorizer(ModelNode):
+    """One `PlaceCategory` for each image; with `filter`, what was seen before counts too."""
+
+    NAME = "place_categorizer"
+    METHODS = ("bn", "wbn", "bsf")
+    PARAMETERS = (
+        Parameter(
+            "checkpoint",
+            "rooms_wbn",
+            "Folder of a checkpoint of method bn, wbn or bsf, or the name of a shipped one.",
+        ),
+        Parameter("filter", False, "Follow the place over time by a Bayes filter.", live=True),
+        Parameter(
+            "filter_change_probability",
+            0.2,
+            "That the robot is in another kind of place one second later; above 0, below 1.",
+            minimum=1e-6,
+            maximum=0.999,
+            live=True,
+        ),
+        Parameter(
+            "filter_gap",
+            5.0,
+            "Seconds without an image after which the filter begins anew.",
+            minimum=0.0,
+            live=True,
+        ),
+    )
+    OUTPUTS: ClassVar = {"place": (PlaceCategory, 10)}
+
+    def load(self) -> None:
+        """The model, and a filter that has seen nothing."""
+        super().load()
+        self._belief = PlaceBelief(len(self.loaded.labels))
+
+    def process(self, frame: Frame) -> None:
+        """One image in, its place out."""
+        output = self.inference([frame.rgb])
+        seen = _normalised(output.logits[0].softmax(-1))
+        weights = _normalised(output.domain_weights[0])
+        filtered = self.param("filter")
+        belief = self._follow(frame, seen) if filtered else seen
+        if not filtered:
+            self._belief.forget()
+        labels = self.loaded.labels
+        best = int(belief.argmax())
+        message = PlaceCategory(
+            header=frame.header,
+            label=labels[best],
+            confidence=float(belief[best]),
+            labels=labels,
+            probabilities=belief.tolist(),
+            filtered=filtered,
+            image_probabilities=seen.tolist(),
+            domains=self.loaded.metadata.domains,
+            domain_weights=weights.tolist(),
+            model=self.loaded.name,
+        )
+        self.publish("place", message)
+        self.publish_vision(frame.header, labels, belief)
+        if self.wanted(DEBUG_OUTPUT):
+            self._show(frame, message)
+
+    def _follow(self, frame: Frame, seen: np.ndarray) -> np.ndarray:
+        stamp = frame.header.stamp
+        return self._belief.update(
+            seen,
+            stamp=stamp.sec + stamp.nanosec * 1e-9,
+            received=frame.received,
+            change_per_second=self.param("filter_change_probability"),
+            gap=self.param("filter_gap"),
+        )
+
+    def _show(self, frame: Frame, message: PlaceCategory) -> None:
+        caption = f"{message.label}  {message.confidence:.0%}"
+        caption += "  (filtered)" if message.filtered else ""
+        if len(message.domains):
+            chart = Chart("domain weights", message.domain_weights, message.domains)
+        else:
+            chart = Chart("places", message.probabilities, message.labels)
+        self.publish_debug(frame, caption, chart)
+
+    def diagnose(self) -> Mapping[str, object]:
+        """The model, and whether it is filtered."""
+        return {**super().diagnose(), "filter": self.param("filter")}
+
+
+def _normalised(values: torch.Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """As double precision, where a sum of one stays one."""
+    array = values.detach().cpu().double().numpy()
+    return array / array.sum() if array.size else array
+
+
+def main() -> int:
+    """Run the node."""
+    return run(PlaceCategorizer)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

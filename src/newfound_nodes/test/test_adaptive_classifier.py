@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node over real DDS, with tiny random networks."""
+
+import math
+import signal
+import threading
+
+import numpy as np
+import pytest
+import torch
+from sensor_msgs.msg import Image
+from std_srvs.srv import SetBool, Trigger
+
+from newfound_core.models import load_model
+from newfound_core.onda import Onda, OndaConfig
+from newfound_core.onda.batch import BatchEstimator
+from newfound_msgs.msg import AdaptationStatus, Classification
+from newfound_nodes.adaptive_classifier import AdaptiveClassifier
+from newfound_nodes.images import to_rgb
+from tests.harness import UNCONFIGURED, eventually, values
+
+NODE = "/adaptive_classifier"
+QUICK = {"frames_per_update": 2, "momentum": 0.5}
+
+
+@pytest.fixture
+def running(ros, checkpoint, stream, tmp_path):
+    """An active node, its camera and what it publishes."""
+
+    def start(**parameters):
+        camera = stream()
+        answers = ros.collect(Classification, f"{NODE}/classification")
+        chosen = {"checkpoint": str(checkpoint()), "state_dir": str(tmp_path / "state")}
+        node = ros.started(AdaptiveClassifier, **chosen | QUICK | parameters)
+        return node, camera.connect(node), answers
+
+    return start
+
+
+@pytest.fixture
+def ask(ros):
+    """Call a Trigger service of the node."""
+    return lambda name: ros.call(Trigger, f"{NODE}/{name}", Trigger.Request())
+
+
+def updated(node, count):
+    """Wait for so many updates."""
+    eventually(lambda: node._adaptation.report().updates == count, f"{count} updates")
+
+
+# Frames --------------------------------------------------------------------------------------
+
+
+def test_an_image_gets_what_the_model_says_of_it(running, picture):
+    node, camera, answers = running(adapt=False)
+    camera.send(node)
+    answer = eventually(lambda: answers and answers[-1])
+    loaded, sent = load_model(node.param("checkpoint")), picture(1)
+    with torch.no_grad():
+        expected = loaded.model(loaded.prepare([to_rgb(sent)]))[0].double().softmax(-1).numpy()
+    assert answer.header == sent.header
+    np.testing.assert_allclose(answer.probabilities, expected, atol=1e-6)
+    assert answer.label == loaded.labels[int(expected.argmax())]
+    assert answer.confidence == max(answer.probabilities)
+    assert answer.entropy == pytest.approx(-(expected * np.log(expected)).sum(), abs=1e-5)
+    assert (answer.model, answer.adaptation_updates) == (loaded.name, 0)
+
+
+@pytest.mark.parametrize("estimator", ["batch", "streaming"])
+def test_predictions_follow_the_stream_as_onda_itself_would(running, picture, estimator):
+    node, camera, answers = running(estimator=estimator)
+    loaded = load_model(node.param("checkpoint"))
+    alone = Onda(loaded.model, OndaConfig(estimator=estimator, **QUICK))
+    expected = [alone.probabilities(loaded.prepare([to_rgb(picture(n))])) for n in range(1, 6)]
+    for pair in range(2):
+        camera.send(node, 2)
+        updated(node, pair + 1)
+    camera.send(node)
+    eventually(lambda: len(answers) == 5)
+    assert [a.adaptation_updates for a in answers] == [0, 0, 1, 1, 2]
+    found = [answer.probabilities for answer in answers]
+    np.testing.assert_allclose(found, torch.stack(expected), atol=1e-4)
+
+
+def test_the_second_pass_of_batch_never_delays_a_frame(running, monkeypatch):
+    go_on, begun = threading.Event(), threading.Event()
+    estimate = BatchEstimator.estimate
+
+    def held(self, samples, current):
+        begun.set()
+        assert go_on.wait(60)
+        return estimate(self, samples, current)
+
+    monkeypatch.setattr(BatchEstimator, "estimate", held)
+    node, camera, answers = running(estimator="batch")
+    camera.send(node, 2)
+    eventually(begun.is_set, "second pass under way")
+    camera.send(node, 20)  # each waits for the answer to the last
+    eventually(lambda: len(answers) == 22)
+    assert node._adaptation.report().updates == 0, "all of them while the pass is held"
+    go_on.set()
+    updated(node, 1)
+    camera.send(node)
+    updated(node, 2)  # by the newest of the frames that came meanwhile
+    assert answers[21].adaptation_updates == 0
+
+
+def test_adaptation_goes_on_while_nobody_listens_and_freezing_ends_that(ros, checkpoint, stream):
+    camera = stream()
+    node = ros.started(AdaptiveClassifier, checkpoint=str(checkpoint()), **QUICK)
+    camera.connect(node)
+    camera.send(node, 2)
+    updated(node, 1)
+    assert ros.call(SetBool, f"{NODE}/freeze", SetBool.Request(data=True)).success
+    eventually(lambda: not node._input.subscribed, "no longer subscribed")
+
+
+# Status, services and live parameters ---------------------------------------------------------
+
+
+def test_the_status_tells_updates_drift_entropy_and_the_last_reset(ros, running, ask):
+    node, camera, answers = running(skip_redundant=True)
+    told = ros.collect(AdaptationStatus, f"{NODE}/adaptation")
+    first = eventually(lambda: told and told[-1])
+    assert (first.state, first.updates, first.drift_mean) == (first.STATE_ADAPTING, 0, 0.0)
+    assert math.isnan(first.entropy)
+    assert (first.last_reset_reason, first.last_update.sec) == (first.RESET_NONE, 0)
+    camera.send(node)
+    camera.number -= 1  # the same picture again
+    camera.send(node, 2)
+    updated(node, 1)
+    now = eventually(lambda: told[-1].updates == 1 and told[-1])
+    assert (now.frames, now.frames_skipped, now.frames_per_update) == (3, 1, 2)
+    assert (now.estimator, now.momentum) == ("batch", 0.5)
+    assert len(now.layers) == len(now.drift) > 10
+    assert now.drift_mean == pytest.approx(np.mean(now.drift), rel=1e-5)
+    assert now.drift_max == max(now.drift) > 0
+    entropies = [answers[0].entropy, answers[2].entropy]
+    assert now.entropy == pytest.approx(np.mean(entropies), abs=1e-5)
+    assert now.header.stamp.sec == 2
+    assert now.last_update.sec > 0
+    assert ask("reset").success
+    back = eventually(lambda: told[-1].last_reset_reason == now.RESET_REQUESTED and told[-1])
+    assert (back.drift_max, back.updates) == (0.0, 1)
+    assert back.last_reset.sec > 0
+
+
+def test_freezing_holds_the_statistics_and_the_parameter_says_so(ros, running):
+    node, camera, _ = running()
+    told = ros.collect(AdaptationStatus, f"{NODE}/adaptation")
+    assert ros.call(SetBool, f"{NODE}/freeze", SetBool.Request(data=True)).message == "frozen"
+    assert node.param("freeze") is True
+    camera.send(node, 5)
+    eventually(lambda: told and told[-1].state == AdaptationStatus.STATE_FROZEN)
+    assert node._adaptation.report().updates == 0
+    assert ros.set(NODE, freeze=False).successful
+    camera.send(node, 2)
+    updated(node, 1)
+    eventually(lambda: told[-1].state == AdaptationStatus.STATE_ADAPTING)
+
+
+def test_a_saved_state_can_be_restored_after_a_reset(ros, running, ask):
+    node, camera, _ = running()
+    camera.send(node, 2)
+    updated(node, 1)
+    drift = node._adaptation.onda.drift().per_layer
+    assert not ask("restore").success, "nothing was saved yet"
+    assert ask("save").success
+    ask("reset")
+    assert node._adaptation.onda.drift().maximum == 0
+    told = ros.collect(AdaptationStatus, f"{NODE}/adaptation")
+    eventually(lambda: node.wanted("adaptation"))
+    assert ask("restore").success
+    assert node._adaptation.onda.drift().per_layer == drift
+    eventually(lambda: told and told[-1].last_reset_reason == AdaptationStatus.RESET_RESTORED)
+
+
+def test_momentum_and_frames_per_update_take_effect_while_the_stream_runs(ros, running):
+    node, camera, _ = running()
+    assert ros.set(NODE, momentum=0.25, frames_per_update=3).successful
+    camera.send(node, 2)
+    assert not node._adaptation._estimating
+    camera.send(node)
+    updated(node, 1)
+    assert node._adaptation.onda.config.momentum == 0.25
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"momentum": 0.0}, "momentum"),
+        ({"frames_per_update": 1}, "frames_per_update"),
+        ({"estimator": "streaming"}, "cannot change"),
+        ({"balanced": True}, "cannot change"),
+        ({"anchor_entropy_low": 0.97}, "anchor_entropy_band must be 0 <= low < high <= 1"),
+        ({"state_dir": "/elsewhere"}, "cannot change"),
+    ],
+)
+def test_changes_that_cannot_be_are_refused_with_the_reason(ros, running, change, reason):
+    running()
+    result = ros.set(NODE, **change)
+    assert not result.successful
+    assert reason in result.reason
+
+
+def test_without_adaptation_the_status_and_the_services_say_so(ros, running, ask):
+    running(adapt=False)
+    told = ros.collect(AdaptationStatus, f"{NODE}/adaptation")
+    status = eventually(lambda: told and told[-1])
+    assert (status.state, status.estimator) == (status.STATE_DISABLED, "")
+    assert "off" in status.message
+    answer = ask("reset")
+    assert not answer.success
+    assert "nothing adapts" in answer.message
+
+
+def test_the_anchor_returns_to_the_source_and_the_status_says_why(ros, running):
+    node, camera, _ = running(anchor=True, anchor_max_drift=1e-6)
+    told = ros.collect(AdaptationStatus, f"{NODE}/adaptation")
+    camera.send(node, 2)
+    status = eventually(lambda: told and told[-1].updates == 1 and told[-1])
+    assert status.last_reset_reason == status.RESET_DRIFT
+    assert status.drift_max == 0
+    assert "drift" in status.message
+
+
+def test_the_debug_image_shows_the_drift(ros, running):
+    node, camera, _ = running()
+    pictures = ros.collect(Image, f"{NODE}/debug_image")
+    eventually(lambda: node.wanted("debug_image"))
+    camera.send(node, 2)
+    updated(node, 1)
+    camera.send(node)
+    eventually(lambda: len(pictures) == 3)
+    before, after = (to_rgb(p)[-48:].sum() for p in (pictures[0], pictures[2]))
+    assert after != before
+
+
+def test_diagnostics_tell_the_state_of_adaptation(ros, running):
+    status = ros.diagnostics(NODE)
+    running(freeze=True)
+    eventually(lambda: status() and values(status()).get("adaptation"))
+    told = values(status())
+    assert (told["adaptation"], told["updates"], told["drift_max"]) == ("frozen", "0", "0.0")
+
+
+# What cannot be configured --------------------------------------------------------------------
+
+
+def test_what_cannot_work_keeps_the_node_unconfigured_with_one_line(ros, checkpoint, tmp_path):
+    (tmp_path / "file").write_text("")
+    source = str(checkpoint())
+    wrong_labels = checkpoint(name="wrong_labels")
+    text = (wrong_labels / "checkpoint.json").read_text()
+    (wrong_labels / "checkpoint.json").write_text(text.replace('"banana"', '"banana", "saw"'))
+    state = {"persist_adaptation": True, "state_dir": str(tmp_path / "file/state")}
+    cases = [
+        ({"checkpoint": str(tmp_path / "none")}, "none does not exist"),
+        ({"checkpoint": "nonesuch"}, "nonesuch is no folder here, nor a shipped model"),
+        ({"checkpoint": ""}, "no checkpoint is given"),
+        ({"checkpoint": str(checkpoint("wbn"))}, "method 'wbn', but source is needed"),
+        ({"checkpoint": str(wrong_labels)}, "lists 4 labels, but"),
+        ({"checkpoint": source, **state}, "cannot be written: Not a directory"),
+        ({"checkpoint": source, "backend": "onnx"}, "onnx cannot adapt: set backend to torch"),
+        ({"checkpoint": source, "half_precision": True}, "needs a CUDA device"),
+        ({"checkpoint": source, "device": "cuda:77"}, "the device 'cuda:77' cannot be used here"),
+    ]
+    for number, (parameters, said) in enumerate(cases):
+        name = f"case_{number}"
+        node = ros.add(AdaptiveClassifier, name, **parameters)
+        eventually(lambda name=name: ros.complaints(name))
+        eventually(lambda node=node: node.state() == UNCONFIGURED)
+        [line] = ros.complaints(name)
+        assert said in line
+        assert "\n" not in line
+
+
+def test_a_node_without_its_checkpoint_leaves_the_others_of_its_container_alone(
+    ros, checkpoint, tmp_path
+):
+    file = tmp_path / "robot.yaml"
+    file.write_text(f"""
+/container: {{ros__parameters: {{nodes: [adaptive_classifier, place_categorizer]}}}}
+/adaptive_classifier: {{ros__parameters: {{checkpoint: {tmp_path / "none"}}}}}
+/place_categorizer: {{ros__parameters: {{checkpoint: {checkpoint("wbn")}}}}}
+""")
+    container = ros.process(
+        "-m", "newfound_nodes.container", "--ros-args", "--params-file", str(file)
+    )
+    ros.becomes_active("/place_categorizer")
+    assert ros.state(NODE) == UNCONFIGURED
+    container.send_signal(signal.SIGINT)
+    text, _ = container.communicate(timeout=60)
+    assert container.returncode == 0
+    assert text.count("ERROR") == 1
+    assert "Traceback" not in text

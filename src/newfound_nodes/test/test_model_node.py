@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from newfound_core.errors import CheckpointError
+from newfound_nodes import model_node
+from newfound_nodes.model_node import find_checkpoint, one_line
+
+
+@pytest.fixture
+def share(tmp_path, monkeypatch):
+    """A share folder of newfound_bringup with one model."""
+    (tmp_path / "models/bench").mkdir(parents=True)
+    monkeypatch.setattr(model_node, "get_package_share_directory", lambda _: str(tmp_path))
+    return tmp_path
+
+
+def test_a_bare_name_is_a_shipped_model(share):
+    assert find_checkpoint("bench") == share / "models/bench"
+
+
+def test_a_folder_here_goes_before_a_shipped_model(share, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bench").mkdir()
+    assert find_checkpoint("bench").resolve() == tmp_path / "bench"
+
+
+def test_a_path_is_taken_as_it_is(share):
+    assert str(find_checkpoint("/no/such/folder")) == "/no/such/folder"
+
+
+def test_an_unknown_name_is_told_with_those_that_are_known(share):
+    with pytest.raises(CheckpointError, match=r"nor a shipped model \(bench\)"):
+        find_checkpoint("kitchen")
+
+
+def test_no_name_is_told():
+    with pytest.raises(CheckpointError, match="set the parameter checkpoint"):
+        find_checkpoint("")
+
+
+def test_an_error_of_several_lines_becomes_one():
+    assert one_line(ValueError("first\n  second")) == "first second"

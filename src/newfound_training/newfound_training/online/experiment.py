@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models and target streams of `evaluate_online`, made when they are first asked for."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from newfound_core.errors import DataError
+from newfound_core.models import LoadedModel, load_model
+from newfound_core.preprocessing import Resize
+from newfound_training.data import ImageSet, Pixels, load_pixels, open_images
+from newfound_training.online.dial import DialTask
+from newfound_training.online.options import OnlineOptions
+from newfound_training.online.streams import Target
+from newfound_training.running.card import CARD_NAME
+from newfound_training.running.files import read_json, write_json
+from newfound_training.running.options import make_options, read_preset
+from newfound_training.running.run import Run
+from newfound_training.running.training import train
+from newfound_training.source.command import train_on
+from newfound_training.source.options import SourceOptions
+
+_log = logging.getLogger(__name__)
+
+
+class Experiment:
+    """Models and target streams, made when they are first asked for."""
+
+    def __init__(self, options: OnlineOptions, run: Run) -> None:
+        self.options, self.run = options, run
+        self.images: ImageSet = open_images(options.data, options.layout)
+        self.source_images = self._source_images()
+        self.source_options = self._source_options()
+        self._models: dict[str, LoadedModel] = {}
+        self._decoded: dict[Path, Pixels] = {}
+        self._domains: dict[tuple[Path, str], Pixels] = {}
+
+    def _source_images(self) -> ImageSet:
+        """What the sources are trained on: the same folder, or one with other instances."""
+        if not self.options.source_data:
+            return self.images
+        images = open_images(self.options.source_data, self.options.layout)
+        if images.class_names != self.images.class_names:
+            raise DataError(
+                f"{images.root} has the classes {', '.join(images.class_names)}, but "
+                f"{self.images.root} has {', '.join(self.images.class_names)}"
+            )
+        return images
+
+    def _source_options(self) -> SourceOptions:
+        own = self.options
+        values = read_preset("train-source", own.source_preset)
+        common = {n: getattr(own, n) for n in ("data", "layout", "seed", "device", "strict")}
+        return make_options(SourceOptions, values | common)
+
+    @property
+    def corrupt(self) -> list[str]:
+        """Names of the images left out."""
+        return [name for pixels in self._decoded.values() for name in pixels.corrupt]
+
+    def domain(self, images: ImageSet, name: str) -> Pixels:
+        """The images of one domain at the models' size, in memory."""
+        key = images.root, name
+        if key not in self._domains:
+            if images.root not in self._decoded:
+                size, resize = self._size()
+                self._decoded[images.root] = load_pixels(
+                    images,
+                    size,
+                    strict=self.options.strict,
+                    resize=resize,
+                    limit_gb=self.options.cache_limit_gb,
+                )
+            self._domains[key] = self._decoded[images.root].in_domain(name)
+        return self._domains[key]
+
+    def _size(self) -> tuple[int, Resize]:
+        if self.options.checkpoint:
+            prepared = self.model("").metadata.preprocessing
+            return prepared.size, prepared.resize
+        return self.source_options.image_size, self.source_options.resize
+
+    def model(self, source: str) -> LoadedModel:
+        """The model of a source domain, trained now if it is not there yet."""
+        name = "" if self.options.checkpoint else source
+        if name not in self._models:
+            folder = Path(self.options.checkpoint) if not name else self._trained(source)
+            loaded = load_model(folder, "source", self.run.device)
+            if loaded.labels != self.images.class_names:
+                raise DataError(
+                    f"{folder} knows the classes {', '.join(loaded.labels)}, but "
+                    f"{self.images.root} has {', '.join(self.images.class_names)}"
+                )
+            self._models[name] = loaded
+        return self._models[name]
+
+    def _trained(self, source: str) -> Path:
+        run = self.run.inside(f"sources/{source}")
+        if not (run.out / "checkpoint" / CARD_NAME).is_file():
+            options = replace(self.source_options, domains=(source,))
+            _log.info("training on %s", source)
+            metrics = train_on(self.domain(self.source_images, source), options, run)
+            write_json(run.out / "result.json", metrics)
+        return run.out / "checkpoint"
+
+    def target(self, source: str, target: str) -> Target:
+        """A model and the stream that it is to meet."""
+        return Target(
+            source,
+            target,
+            self.model(source),
+            self._streamed(target),
+            self.run.out / "streams",
+            self.run.seed,
+            self.options.passes,
+        )
+
+    def _streamed(self, target: str) -> Pixels:
+        """The images of a target, or some of them, which are then all that is known of it."""
+        pixels, count = self.domain(self.images, target), self.options.frames
+        if not count or count >= len(pixels):
+            return pixels
+        chosen = np.random.default_rng([self.run.seed, 7]).permutation(len(pixels))[:count]
+        return pixels.select(np.sort(chosen))
+
+    def dial(self, source: str, target: str) -> dict[str, float]:
+        """Accuracy on the target of a network trained on both domains."""
+        run = self.run.inside(f"dial/{source}-{target}")
+        path = run.out / "result.json"
+        if not path.exists():
+            options = replace(self.source_options, domains=(source,))
+            labelled = self.domain(self.source_images, source)
+            task = DialTask(labelled, self.domain(self.images, target), options, run)
+            write_json(path, train(task, options, run))
+        return read_json(path)

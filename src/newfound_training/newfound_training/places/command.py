@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`train_places`: images of several domains in, a checkpoint for unseen ones out."""
+
+import logging
+from typing import Any
+
+import numpy as np
+
+from newfound_core.errors import ConfigError
+from newfound_core.models import save_model
+from newfound_core.places import WbnClassifier
+from newfound_training.data import load_pixels, open_images
+from newfound_training.places.data import PlaceImages, Sources
+from newfound_training.places.figures import draw_confusion, draw_weights
+from newfound_training.places.measures import accuracies, confusion, weight_histograms
+from newfound_training.places.models import domain_names
+from newfound_training.places.options import PlacesOptions
+from newfound_training.places.softening import choose_softening, soften
+from newfound_training.places.task import PlaceData, PlaceTask
+from newfound_training.running.card import write_model_card
+from newfound_training.running.command import Command
+from newfound_training.running.run import Run
+from newfound_training.running.training import train
+
+_log = logging.getLogger(__name__)
+
+
+def run_train_places(options: PlacesOptions, run: Run) -> dict[str, Any]:
+    """Trains, tests on the targets, and writes the checkpoint into `<out>/checkpoint`."""
+    images = open_place_images(options, run)
+    sources = split_sources(images, options)
+    images.require_every_place(sources.names)
+    targets = {name: images.of(name) for name in options.target_domains}
+    data = PlaceData(images, options, run)
+    task = PlaceTask(data, sources, options, run)
+    metrics = train(task, options, run)
+    candidates: list[dict[str, Any]] = []
+    if options.method == "wbn":
+        best, candidates = choose_softening(data, sources, options, run)
+        assert isinstance(task.model, WbnClassifier)
+        soften(task.model, best)
+        metrics |= task.evaluate()  # as the model will be used
+    tests = {name: test(task, indices) for name, indices in targets.items()}
+    if run.team.leads:
+        _draw(task, tests, options, run)
+        _save(task, tests, options, metrics, run)
+    run.team.wait()
+    data.discard()
+    return {
+        "checkpoint": "checkpoint",
+        "classes": list(images.pixels.images.class_names),
+        "source_domains": list(sources.names),
+        "training_images": sources.count,
+        "validation_images": len(sources.validation),
+        "corrupt_images": list(images.pixels.corrupt),
+        **metrics,
+        "softening": candidates,
+        "targets": tests,
+    }
+
+
+def open_place_images(options: Any, run: Run) -> PlaceImages:
+    """All images, decoded; one process decodes, the others wait."""
+    images = open_images(options.data, options.layout)
+    if not run.team.leads:
+        run.team.wait()
+    pixels = load_pixels(
+        images, options.image_size, strict=options.strict, limit_gb=options.cache_limit_gb
+    )
+    if run.team.leads:
+        run.team.wait()
+    return PlaceImages(pixels, options.domain_part)
+
+
+def split_sources(images: PlaceImages, options: PlacesOptions) -> Sources:
+    """The source domains that the options name, or all that are not targets."""
+    rest = [name for name in images.domain_names if name not in options.target_domains]
+    names = options.source_domains or tuple(rest)
+    needed = 1 if options.method == "bn" else 2
+    if len(names) < needed:
+        raise ConfigError(
+            f"{options.method} needs at least {needed} source domains, but of the domains "
+            f"{', '.join(images.domain_names)} there remain: {', '.join(names) or 'none'}"
+        )
+    return Sources.split(images, names, options.validation_share, options.seed)
+
+
+def test(task: PlaceTask, indices: np.ndarray) -> dict[str, Any]:
+    """How good the model is on images of a domain it has not seen."""
+    images = task.data.images
+    predictions = task.predict(indices)
+    classes = len(images.pixels.images.class_names)
+    counts = confusion(images.labels[indices], predictions.probabilities.argmax(1), classes)
+    return {
+        "images": len(indices),
+        **accuracies(counts),
+        "confusion": counts.tolist(),
+        "domain_weights": weight_histograms(predictions.domain_weights, images.folders[indices]),
+    }
+
+
+def _draw(task: PlaceTask, tests: dict[str, Any], options: PlacesOptions, run: Run) -> None:
+    images = task.data.images.pixels.images
+    if tests:
+        counts = np.sum([found["confusion"] for found in tests.values()], 0)
+        draw_confusion(counts, images.class_names, run.out / "confusion.png")
+    names = domain_names(options, task.model, task.sources.names)
+    if tests and names:
+        histograms = {f: h for found in tests.values() for f, h in found["domain_weights"].items()}
+        draw_weights(histograms, names, run.out / "domain_weights.png")
+
+
+def _save(
+    task: PlaceTask,
+    tests: dict[str, Any],
+    options: PlacesOptions,
+    metrics: dict[str, float],
+    run: Run,
+) -> None:
+    names = task.sources.names
+    held_out = {f"accuracy in {name} (unseen)": t["accuracy"] for name, t in tests.items()}
+    checkpoint = save_model(
+        run.out / "checkpoint",
+        task.whole(),
+        task.data.images.pixels.images.class_names,
+        task.data.preprocessing,
+        domains=domain_names(options, task.model, names),
+        provenance=run.provenance(metrics | held_out),
+        replace=True,
+    )
+    unseen = f" Never trained on: {', '.join(tests)}." if tests else ""
+    write_model_card(
+        checkpoint,
+        f"Places, {options.method}, trained on {', '.join(names)}",
+        f"Names the kind of place that an image shows, also in places unlike its sources.{unseen}",
+        {"training images": task.sources.count},
+    )
+    _log.info("checkpoint written to %s", checkpoint)
+
+
+COMMAND = Command(
+    "train-places",
+    "Trains a place classifier on several domains, for domains it has not seen.",
+    PlacesOptions,
+    run_train_places,
+    {
+        "checkpoint": "the trained model, a folder relative to result.json",
+        "classes, source_domains": "names, in the order of the model's outputs and weights",
+        "training_images, validation_images": "how many were trained on and held out",
+        "corrupt_images": "names of those left out",
+        "validation_accuracy": "share of the sources' held-out images recognised, 0 to 1",
+        "softening": "with wbn and at least three sources: accuracy of every candidate on "
+        "sources left out\n      of training, from which smoothing and temperature were chosen",
+        "targets": "for each: images, accuracy (over images), place_accuracy (mean over "
+        "places),\n      confusion (counts, [true][predicted]), domain_weights (for each folder "
+        "and source,\n      images by weight in ten equal bins)",
+    },
+)

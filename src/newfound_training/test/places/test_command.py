@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from newfound_core.models import load_model
+from newfound_training.commands import main
+from newfound_training.places.options import PlacesOptions
+from newfound_training.running.options import make_options, preset_names, read_preset
+
+
+@pytest.mark.parametrize("method", ["bn", "wbn", "wbn-latent", "bsf"])
+def test_images_become_a_checkpoint_that_names_places(rooms, tmp_path, tiny_flags, method, images):
+    out = tmp_path / "out"
+    arguments = ["--data", str(rooms), "--out", str(out), "--method", method, *tiny_flags]
+    arguments += ["--target-domains", "villa", "--iterations", "30"]
+    assert main(["train-places", *arguments]) == 0
+    result = json.loads((out / "result.json").read_text())
+    assert result["source_domains"] == ["cottage", "loft"]
+    assert result["training_images"] + result["validation_images"] == 72
+    target = result["targets"]["villa"]
+    assert (target["images"], np.sum(target["confusion"])) == (36, 36)
+
+    loaded = load_model(out / "checkpoint")
+    assert loaded.labels == ("bedroom", "kitchen", "office")
+    villa = images.of("villa")
+    found = loaded.model.categorize(loaded.prepare([images.pixels[i] for i in villa]))
+    right = found.probabilities.argmax(1).numpy() == images.labels[villa]
+    assert target["accuracy"] == pytest.approx(right.mean(), abs=1.5 / 36)  # rows are rounded
+    card = (out / "checkpoint" / "README.md").read_text()
+    assert "Never trained on: villa" in card
+    assert (out / "confusion.png").exists()
+    assert (out / "domain_weights.png").exists() == (method != "bn")
+    assert not (out / "frozen.npy").exists()
+
+
+def test_softening_chosen_on_the_sources_is_in_the_checkpoint(rooms, tmp_path, tiny_flags):
+    out = tmp_path / "out"
+    arguments = ["--data", str(rooms), "--out", str(out), *tiny_flags, "--iterations", "5"]
+    assert main(["train-places", *arguments]) == 0  # no target: all three are sources
+    result = json.loads((out / "result.json").read_text())
+    best = max(result["softening"], key=lambda entry: entry["accuracy"])
+    config = load_model(out / "checkpoint").model.config
+    assert config.assignment_smoothing == best["smoothing"]
+    assert config.assignment_temperature == best["temperature"]
+
+
+def test_one_source_is_too_few_for_domain_weights(rooms, tmp_path, tiny_flags, capsys):
+    arguments = ["--data", str(rooms), "--out", str(tmp_path / "out"), *tiny_flags]
+    arguments += ["--source-domains", "loft"]
+    assert main(["train-places", *arguments]) == 1
+    assert "wbn needs at least 2 source domains" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", preset_names("train-places"))
+def test_every_preset_is_valid(name):
+    make_options(PlacesOptions, read_preset("train-places", name))
+
+
+@pytest.mark.slow
+def test_killed_at_once_and_resumed_it_ends_with_the_same_weights(
+    rooms, tmp_path, tiny_flags, command
+):
+    arguments = ["train-places", "--data", rooms, *tiny_flags, "--target-domains", "villa"]
+    arguments += ["--iterations", 40, "--save-every", 3, "--out"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    subprocess.run(command(*arguments, whole), env=environment, check=True, timeout=280)
+
+    killed = subprocess.Popen(command(*arguments, cut), env=environment)
+    deadline = time.monotonic() + 200
+    while not (cut / "state.safetensors").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    assert not (cut / "result.json").exists()
+    subprocess.run(command(*arguments, cut, "--resume"), env=environment, check=True, timeout=280)
+    one, other = (load_file(f / "checkpoint" / "model.safetensors") for f in (whole, cut))
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name

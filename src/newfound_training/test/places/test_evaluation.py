@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from newfound_training.commands import main
+
+NO_DATA = "NEWFOUND_DATA is not set: the folder that holds pacs128"
+
+
+@pytest.fixture
+def small_preset(monkeypatch, tiny_weights):
+    """Trainings of a second."""
+    values = {"backbone": "cifar_resnet20", "weights": tiny_weights, "image_size": 32}
+    values |= {"frozen_stages": 2, "batch_size": 12, "iterations": 6, "remembered_variants": 1}
+    monkeypatch.setattr(
+        "newfound_training.places.evaluation_options.read_preset", lambda *_: dict(values)
+    )
+
+
+def test_the_whole_table_by_one_command_and_again_from_its_files(rooms, tmp_path, small_preset):
+    out = tmp_path / "out"
+    arguments = ["evaluate-places", "--data", str(rooms), "--out", str(out)]
+    arguments += ["--domain-part", "first", "--seeds", "2"]
+    assert main(arguments) == 0
+    result = json.loads((out / "result.json").read_text())
+    assert list(result["methods"]) == ["bn", "wbn-latent", "wbn-printed", "wbn", "bsf"]
+    assert set(result["targets"]) == {"cottage", "loft", "villa"}
+    assert result["average"]["bsf"]["above_bn"]["pairs"] == 6
+    assert result["average"]["bn"]["above_bn"]["mean"] == 0
+    assert len(list(out.glob("cells/*/*.json"))) == 3 * 4 * 2
+    assert not list(out.glob("cells/*/*/state.safetensors"))
+    for name in ("table.md", "differences.png", "domain_weights_loft.png"):
+        assert (out / name).stat().st_size
+
+    # One cell is lost: only that one is trained again, and the result is the same.
+    (out / "result.json").unlink()
+    kept = out / "cells" / "loft" / "bn_1.json"
+    lost = out / "cells" / "loft" / "wbn_1.json"
+    before = kept.stat().st_mtime_ns
+    lost.unlink()
+    assert main([*arguments, "--resume"]) == 0
+    again = json.loads((out / "result.json").read_text())
+    assert again["accuracies"] == result["accuracies"]
+    assert kept.stat().st_mtime_ns == before
+
+
+def test_two_domains_are_too_few(rooms, tmp_path, small_preset, capsys):
+    arguments = ["--data", str(rooms), "--out", str(tmp_path / "out"), "--domain-part", "last"]
+    assert main(["evaluate-places", *arguments]) == 1
+    assert "at least three are needed" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif("NEWFOUND_DATA" not in os.environ, reason=NO_DATA)
+def test_the_quick_table_on_pacs_shows_the_direction(tmp_path):
+    data = Path(os.environ["NEWFOUND_DATA"]) / "pacs128"
+    out = tmp_path / "out"
+    assert main(["evaluate-places", "--data", str(data), "--out", str(out), "--quick"]) == 0
+    result = json.loads((out / "result.json").read_text())
+    average = result["average"]
+    assert average["bn"]["accuracy"] > 0.4  # chance is a seventh
+    for method in ("wbn-latent", "wbn", "bsf"):
+        assert average[method]["above_bn"]["mean"] > -0.03

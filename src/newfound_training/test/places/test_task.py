@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from newfound_training.places.data import Sources
+from newfound_training.places.task import PlaceData, PlaceTask
+from newfound_training.running.training import train
+
+METHODS = ("bn", "wbn", "wbn-latent", "bsf")
+
+
+@pytest.fixture
+def make_task(images, tiny, make_run):
+    def make(seed=0, name="run", **changes):
+        options = replace(tiny, **changes)
+        run = make_run(seed, name)
+        sources = Sources.split(images, ["cottage", "loft"], 0.2, seed)
+        return PlaceTask(PlaceData(images, options, run), sources, options, run), options, run
+
+    return make
+
+
+@pytest.mark.parametrize("variants", [0, 2])
+def test_a_batch_is_a_function_of_seed_and_step(make_task, variants):
+    (one, *_), (other, *_) = (make_task(remembered_variants=variants) for _ in range(2))
+    assert torch.equal(one.batch(5).inputs, other.batch(5).inputs)
+    assert not torch.equal(one.batch(5).inputs, one.batch(6).inputs)
+    assert torch.bincount(one.batch(5).domains).tolist() == [6, 6]
+
+
+def test_labels_and_domains_are_those_of_the_images(make_task):
+    task, *_ = make_task()
+    batch = task.batch(3)
+    chosen, _ = task._order(3)
+    images = task.data.images
+    assert batch.labels.tolist() == images.labels[chosen].tolist()
+    assert [task.sources.names[d] for d in batch.domains] == images.domains[chosen].tolist()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("variants", [0, 1])
+def test_every_method_learns_from_images_and_from_rows(make_task, method, variants):
+    task, options, run = make_task(
+        method=method, remembered_variants=variants, iterations=30, name=method
+    )
+    first = sum(task.loss(task.batch(0)).values()).item()
+    metrics = train(task, options, run)
+    task.model.train()
+    assert sum(task.loss(task.batch(0)).values()).item() < first / 2
+    assert metrics["validation_accuracy"] > 0.6  # three colours; chance is a third
+
+
+def test_the_whole_model_says_of_images_what_the_rest_says_of_rows(make_task):
+    task, options, run = make_task(method="wbn")
+    train(task, options, run)
+    indices = task.data.images.of("villa")
+    expected = task.predict(indices)
+    images = [task.data.images.pixels[i] for i in indices]
+    found = task.whole().eval().categorize(task.data.preprocessing.batch(images))
+    np.testing.assert_allclose(found.domain_weights, expected.domain_weights, atol=0.01)
+    np.testing.assert_allclose(found.probabilities, expected.probabilities, atol=0.01)
+
+
+def test_accuracy_is_the_share_of_right_predictions(make_task):
+    task, *_ = make_task(method="bn")
+    indices = task.data.images.of("villa")
+    predicted = task.predict(indices, batch_size=7).probabilities.argmax(1)
+    right = sum(p == task.data.images.labels[i] for p, i in zip(predicted, indices, strict=True))
+    assert task.accuracy(indices) == pytest.approx(right / 36)
+
+
+def test_two_processes_see_what_one_sees(make_task, images):
+    from newfound_training.running.distributed import Team
+
+    task, *_ = make_task(method="bn")
+    whole = task.batch(2)
+    task._run = replace(task._run, team=Team(1, 2))
+    half = task.batch(2)
+    assert torch.equal(whole.inputs[1::2], half.inputs)
+    assert torch.equal(whole.domains[1::2], half.domains)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The light changes half-way: `python -m tests.light_change --help`.
+
+`sim_camera` shows pictures of single objects, first of one domain, then of another in which only
+the light differs; two adaptive classifiers look on over DDS, one adapting, one frozen. `--data`
+is a folder of `python -m newfound_sim generate workbench` with other instances than the model was
+trained on (another --seed). Pictures come in random order, each once.
+
+Writes `result.json` (for `adapting` and `frozen` the accuracy `before` the change, in the
+`window` frames right `after` it, and in the last `window` frames, `recovered`; `frames` used) and
+`light_change.png`.
+"""
+
+import argparse
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from newfound_core.models import load_model
+from newfound_sim.truth import SeenObject, Truth
+from tests.playing import Moment, make_clip, play
+
+NODES = ("adapting", "frozen")
+COLOURS = {"adapting": "C0", "frozen": "C3"}
+
+
+def main() -> None:
+    arguments = parse()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    labels = load_model(arguments.checkpoint).labels
+    shown = [
+        picture
+        for domain in (arguments.before, arguments.after)
+        for picture in lit(pictures(arguments.data / domain, labels, arguments.seed), domain)
+    ]
+    clip = make_clip(arguments.out / "clip", shown)
+    moments = watch(clip, arguments.checkpoint, arguments.rate, estimator=arguments.estimator)
+    result = measure(moments, arguments.before, arguments.window)
+    result["settings"] = {k: str(v) for k, v in vars(arguments).items() if k != "out"}
+    (arguments.out / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    draw(moments, arguments.before, arguments.window, arguments.out / "light_change.png")
+    print(json.dumps(result, indent=2))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--checkpoint", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--before", default="artificial_webcam_white", help="domain")
+    parser.add_argument("--after", default="directed_webcam_white", help="domain")
+    parser.add_argument("--estimator", choices=("batch", "streaming"), default="batch")
+    parser.add_argument("--rate", type=float, default=5.0, help="frames per second")
+    parser.add_argument("--window", type=int, default=60, help="frames of one number")
+    parser.add_argument("--seed", type=int, default=0, help="of the order of the pictures")
+    return parser.parse_args()
+
+
+def pictures(folder: Path, labels: Sequence[str], seed: int) -> list[tuple[Path, str]]:
+    """The pictures of one domain with their labels, in random order."""
+    found = [(path, label) for label in labels for path in sorted((folder / label).glob("*.jpg"))]
+    if not found:
+        raise SystemExit(f"{folder} has no pictures of {', '.join(labels)}")
+    random.Random(seed).shuffle(found)
+    return found
+
+
+def lit(part: Sequence[tuple[Path, str]], domain: str) -> list[tuple[Path, Truth]]:
+    """The pictures with their truth: one object that fills the image, in the light of a domain."""
+    light = domain.partition("_")[0]
+    return [
+        (path, Truth((SeenObject(1, label, (0, 0, 1, 1), 1.0),), "", domain, light, light))
+        for path, label in part
+    ]
+
+
+def watch(clip: Path, checkpoint: Path, rate: float, **options: object) -> list[Moment]:
+    """What an adapting node and a frozen one say of every frame."""
+    shared = {"checkpoint": str(checkpoint), **options}
+    nodes = {
+        name: ("adaptive_classifier", shared | {"freeze": name == "frozen"}) for name in NODES
+    }
+    return play(clip, nodes, rate)
+
+
+def correct(moments: Sequence[Moment], name: str) -> np.ndarray:
+    """For each frame whether the node was right."""
+    return np.array([m.answers[name].label == m.truth.objects[0].label for m in moments])
+
+
+def measure(moments: Sequence[Moment], before: str, window: int) -> dict:
+    """Accuracies before the change, right after it, and at the end."""
+    change = sum(moment.truth.domain == before for moment in moments)
+    result: dict = {"window": window, "frames": len(moments), "frames_before": change}
+    for name in NODES:
+        right = correct(moments, name)
+        result[name] = {
+            "before": float(right[:change].mean()),
+            "after": float(right[change : change + window].mean()),
+            "recovered": float(right[-window:].mean()),
+        }
+    result["updates"] = moments[-1].answers["adapting"].adaptation_updates
+    return result
+
+
+def draw(moments: Sequence[Moment], before: str, window: int, file: Path) -> None:
+    """Accuracy over the last frames, for both nodes."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
+    change = sum(moment.truth.domain == before for moment in moments)
+    for name in NODES:
+        right = correct(moments, name)
+        # Windows do not reach over the change: each side is averaged on its own.
+        for start, part in ((0, right[:change]), (change, right[change:])):
+            sums = np.concatenate([[0], np.cumsum(part)])
+            at = np.arange(1, len(part) + 1)
+            first = np.maximum(at - window, 0)
+            line = (sums[at] - sums[first]) / (at - first)
+            skip = min(10, len(part) - 1)  # the mean of a few frames says nothing
+            label = name if start == 0 else None
+            axes.plot(start + at[skip:], line[skip:], color=COLOURS[name], label=label)
+    axes.axvline(change, color="orange", lw=6, alpha=0.4, label="the light changes")
+    axes.set(xlabel="frame", ylabel=f"accuracy of the last {window} frames", ylim=(0, 1))
+    axes.legend(loc="lower left")
+    figure.savefig(file, dpi=100)
+
+
+if __name__ == "__main__":
+    main()
