@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The camera image with what was found in it, for people."""
 
-import array
 from collections.abc import Sequence
 
 import cv2
 import numpy as np
-from sensor_msgs.msg import Image
-from std_msgs.msg import Header
 
 from newfound_core.detection.detector import Detection
 
@@ -32,13 +29,3 @@ def _write(canvas: np.ndarray, text: str, left: int, top: int) -> None:
     bottom = max(top, height + 4)
     cv2.rectangle(canvas, (left, bottom - height - 4), (left + width, bottom), (0, 0, 0), -1)
     cv2.putText(canvas, text, (left, bottom - 3), cv2.FONT_HERSHEY_SIMPLEX, 0.45, TEXT, 1)
-
-
-def image_message(header: Header, rgb: np.ndarray) -> Image:
-    """An rgb8 message of an image."""
-    height, width = rgb.shape[:2]
-    message = Image(header=header, height=height, width=width, encoding="rgb8", step=3 * width)
-    data = array.array("B")
-    data.frombytes(np.ascontiguousarray(rgb).tobytes())
-    message.data = data
-    return message

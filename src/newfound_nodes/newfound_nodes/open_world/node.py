@@ -17,8 +17,9 @@ from newfound_core.detection.unknowns import UnknownsConfig, View
 from newfound_core.errors import NewfoundError
 from newfound_core.open_world.job import LearningOptions
 from newfound_msgs import msg
-from newfound_nodes import Frame, LoadError, PerceptionNode
-from newfound_nodes.open_world.debug_image import draw, image_message
+from newfound_nodes import Frame, LoadError, PerceptionNode, debug_images
+from newfound_nodes.model_node import find_checkpoint, one_line
+from newfound_nodes.open_world.debug_image import draw
 from newfound_nodes.open_world.depth_input import DepthInput
 from newfound_nodes.open_world.job_status import JobStatus
 from newfound_nodes.open_world.keeper import Now
@@ -55,7 +56,7 @@ class OpenWorldDetector(PerceptionNode):
         self.mind: Mind | None = None
         self._depth: DepthInput | None = None
         super().__init__(name, **node_arguments)
-        self._services = KnowledgeServices(
+        self._requests = KnowledgeServices(
             self, MutuallyExclusiveCallbackGroup(), self._ready_mind, self._learning_options
         )
 
@@ -71,7 +72,7 @@ class OpenWorldDetector(PerceptionNode):
             listener = Listener(self._tell_knowledge, self._tell_unknown, self._tell_job)
             self.mind = Mind(self._mind_config(), detector, listener)
         except NewfoundError as error:
-            raise LoadError(str(error)) from error
+            raise LoadError(one_line(error)) from error
         for complaint in self.mind.complaints:
             self.get_logger().error(complaint)
         if proposer.needs_depth:
@@ -129,7 +130,8 @@ class OpenWorldDetector(PerceptionNode):
         )
         self.publish("detections", message)
         if self.wanted("debug_image"):
-            self.publish("debug_image", image_message(header, draw(rgb, seen.found, seen.tracks)))
+            picture = draw(rgb, seen.found, seen.tracks)
+            self.publish("debug_image", debug_images.message(header, picture))
 
     # What others are told, from any thread.
 
@@ -141,7 +143,7 @@ class OpenWorldDetector(PerceptionNode):
 
     def _tell_job(self, status: JobStatus) -> None:
         self.publish("learning", learning_message(status, self.get_clock().now().to_msg()))
-        self._services.job_changed(status)
+        self._requests.job_changed(status)
 
     def diagnose(self) -> Mapping[str, object]:
         """What is known, and what is being learned."""
@@ -179,7 +181,7 @@ class OpenWorldDetector(PerceptionNode):
         checkpoint = self.param("checkpoint")
         return MindConfig(
             root=Path(self.param("knowledge_base") or default).expanduser(),
-            shipped=Path(checkpoint).expanduser() if checkpoint else None,
+            shipped=find_checkpoint(checkpoint) if checkpoint else None,
             device=self.param("device"),
             versions_kept=self.param("versions_kept"),
             unknowns=UnknownsConfig(
