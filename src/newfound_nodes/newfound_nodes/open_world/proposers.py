@@ -11,7 +11,8 @@ def make_proposer(name: str, checkpoint: str, device: str) -> Proposer:
     if name == "depth":
         return DepthRelief()
     if name == "rpn":
-        from newfound_core.detection.region_network import load_region_proposer
+        from newfound_core.detection.region_proposer import load_region_proposer
+        from newfound_nodes.model_node import find_checkpoint
 
-        return load_region_proposer(checkpoint, device)
+        return load_region_proposer(str(find_checkpoint(checkpoint)), device)
     return WholeImage()

@@ -260,6 +260,8 @@ def test_a_killed_node_loses_neither_knowledge_nor_unknowns_nor_the_job(
     for key, value in parameters.items():
         arguments += ["-p", f"{key}:={value}"]
     first = ros.process(*arguments)
+    service = ros.client.create_client(AddUnknownClass, f"{NODE}/add_unknown_class")
+    assert service.wait_for_service(250), "a process that imports torch on a busy machine"
     learning = ros.collect(LearningStatus, f"{NODE}/learning")
     images = [picture(square(YELLOW, i)) for i in range(4)]
     request = AddUnknownClass.Request(label="lemon", images=images)
