@@ -52,6 +52,10 @@ class PerceptionNode(ManagedNode):
         """Whether frames are needed even if nobody listens to an output (adaptation)."""
         return False
 
+    def frames_wanted(self) -> bool:
+        """Whether somebody listens to an output that is made of frames; by default, to any."""
+        return any(self.wanted(output) for output in self._outputs)
+
     # From here on, what the base does ------------------------------------------------------
 
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
@@ -97,8 +101,7 @@ class PerceptionNode(ManagedNode):
 
     def listeners_changed(self) -> None:
         """Ask for frames if, and as, they are needed now."""
-        listened_to = any(self.wanted(output) for output in self._outputs)
-        self._input.refresh(listened_to or self.needs_every_frame())
+        self._input.refresh(self.frames_wanted() or self.needs_every_frame())
 
     def health(self) -> Status:
         """How the stream of frames does."""
