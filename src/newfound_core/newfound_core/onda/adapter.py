@@ -29,6 +29,7 @@ from newfound_core.onda.frames import as_batch_of_one, label_and_entropy, logits
 from newfound_core.onda.guards import Anchor, RedundancyFilter
 from newfound_core.onda.layers import NormalizationLayers, Statistics
 from newfound_core.onda.memory import BalancedMemory, LatestFrames, Observation
+from newfound_core.onda.settling import Settling
 from newfound_core.onda.state import read_state, write_state
 from newfound_core.onda.streaming import StreamingEstimator
 
@@ -77,6 +78,7 @@ class Onda:
         self._estimator = self._build_estimator()
         self._memory: LatestFrames | BalancedMemory = LatestFrames()
         self._redundancy, self._anchor = RedundancyFilter(), Anchor()
+        self._settling = Settling()
         self._status = OndaStatus()
         self._since_update = 0
         self._generation = 0  # an estimate made before a reset must not be applied after it
@@ -166,7 +168,8 @@ class Onda:
             if not update.estimate.is_finite():
                 self._status.rejected += 1
                 return False
-            step = self.config.momentum * update.estimate.share
+            momentum = self._settling.momentum(self.config, self._online, update.estimate)
+            step = momentum * update.estimate.share
             self._online = self._online.lerp(update.estimate.statistics, step)
             self._status.updates += 1
             self._serve()
@@ -260,3 +263,4 @@ class Onda:
         self._memory.clear()
         self._anchor.clear()
         self._redundancy.clear()
+        self._settling.restart()

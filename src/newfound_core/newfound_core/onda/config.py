@@ -20,6 +20,9 @@ class OndaConfig:
     # every frame: ten frames are 160 values per channel, and updates average over many frames.
     # Reading all positions would take half as long as the network and tell little that is new.
     positions_per_frame: int = 16
+    # Where the momentum falls to while the stream stays as it is (see settling.py); None: it
+    # stays, as in the thesis.
+    settled_momentum: float | None = None
 
     # Frames of an update come from a memory balanced over predicted classes.
     balanced: bool = False
@@ -41,6 +44,8 @@ class OndaConfig:
         checks = {
             "frames_per_update must be at least 2": self.frames_per_update >= 2,
             "momentum must be in (0, 1]": 0 < self.momentum <= 1,
+            "settled_momentum must be in (0, 1] or None": self.settled_momentum is None
+            or 0 < self.settled_momentum <= 1,
             "estimator must be 'batch' or 'streaming'": self.estimator in ("batch", "streaming"),
             "positions_per_frame must be at least 1": self.positions_per_frame >= 1,
             "memory_size must be at least 2": self.memory_size >= 2,
@@ -59,6 +64,7 @@ LIVE_OPTIONS = frozenset(
     {
         "frames_per_update",
         "momentum",
+        "settled_momentum",
         "anchor_online_share",
         "anchor_max_drift",
         "anchor_entropy_band",

@@ -30,6 +30,9 @@ class OnlineOptions(CommonOptions):
     )
     frames_per_update: int = option(10, "n_t of the thesis")
     momentum: float = option(0.1, "alpha of the thesis")
+    settled_momentum: float | None = option(
+        None, "of `streaming`: where alpha falls to while the stream stays as it is"
+    )
     sweep_pair: str = option("", "source:target on which the two are varied; none: no sweep")
     sweep_momentum: tuple[float, ...] = option((0.01, 0.05, 0.1, 0.2, 0.5), "values of alpha")
     sweep_frames: tuple[int, ...] = option((2, 5, 10, 20, 30), "values of n_t")
@@ -46,11 +49,14 @@ class OnlineOptions(CommonOptions):
         for momentum in (self.momentum, *self.sweep_momentum):
             OndaConfig(self.frames_per_update, momentum)  # refuses what makes no sense
         for frames in self.sweep_frames:
-            OndaConfig(frames, self.momentum)
+            OndaConfig(frames, self.momentum, settled_momentum=self.settled_momentum)
 
     def onda(self, estimator: Literal["batch", "streaming"]) -> OndaConfig:
         """How ONDA is set in the table."""
-        return OndaConfig(self.frames_per_update, self.momentum, estimator)
+        settled = self.settled_momentum if estimator == "streaming" else None
+        return OndaConfig(
+            self.frames_per_update, self.momentum, estimator, settled_momentum=settled
+        )
 
 
 def chosen_pairs(

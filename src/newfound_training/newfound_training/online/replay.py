@@ -17,8 +17,10 @@ from tqdm import tqdm
 
 from newfound_core.onda import Onda, OndaConfig
 from newfound_core.onda.batch import BatchEstimator
+from newfound_core.onda.estimate import Estimate
 from newfound_core.onda.layers import NormalizationLayers, Statistics
 from newfound_core.onda.samples import sample_grid
+from newfound_core.onda.settling import Settling
 
 Frames = Callable[[np.ndarray], Tensor]  # indices to prepared images on the model's device
 
@@ -46,6 +48,7 @@ def replay(model: nn.Module, frames: Frames, order: np.ndarray, config: OndaConf
         estimator = SecondPass(layers)
     else:
         estimator = GridListener(layers, config.positions_per_frame)
+    settling = Settling()
     predicted = []
     try:
         starts = range(0, len(order), config.frames_per_update)
@@ -54,7 +57,9 @@ def replay(model: nn.Module, frames: Frames, order: np.ndarray, config: OndaConf
             estimator.start(start)
             predicted.append(model(chunk).argmax(1).cpu().numpy())
             if len(chunk) == config.frames_per_update:
-                online = online.lerp(estimator.estimate(chunk, online), config.momentum)
+                found = Estimate(estimator.estimate(chunk, online), torch.ones(1))
+                momentum = settling.momentum(config, online, found)
+                online = online.lerp(found.statistics, momentum)
                 layers.write(online)
     finally:
         estimator.close()

@@ -83,7 +83,9 @@ class Target:
         def compute() -> np.ndarray:
             return replay(self.loaded.model, self.frames, order, config)
 
-        name = f"{config.estimator}-{config.momentum}-{config.frames_per_update}-order{number}"
+        settled = "" if config.settled_momentum is None else f"to{config.settled_momentum}"
+        speed = f"{config.momentum}{settled}-{config.frames_per_update}"
+        name = f"{config.estimator}-{speed}-order{number}"
         return self._kept(name, compute, self.labels[order])
 
     def stream(self, config: OndaConfig, number: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from newfound_core.places import WbnClassifier
-from newfound_training.places.command import split_sources, test
+from newfound_training.places.command import measure, split_sources
 from newfound_training.places.measures import weight_histograms
 from newfound_training.places.options import PlacesOptions
 from newfound_training.places.softening import AS_PRINTED, Softening, choose_softening, soften
@@ -57,7 +57,7 @@ class Cells:
 
 
 def _accuracies(task: PlaceTask, indices: np.ndarray) -> dict[str, Any]:
-    found = test(task, indices)
+    found = measure(task, indices)
     return {name: found[name] for name in ("accuracy", "place_accuracy", "images")}
 
 

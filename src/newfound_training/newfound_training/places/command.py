@@ -10,7 +10,7 @@ from newfound_core.errors import ConfigError
 from newfound_core.models import save_model
 from newfound_core.places import WbnClassifier
 from newfound_training.data import load_pixels, open_images
-from newfound_training.places.data import PlaceImages, Sources
+from newfound_training.places.data import PlaceImages, Sources, evenly_chosen
 from newfound_training.places.figures import draw_confusion, draw_weights
 from newfound_training.places.measures import accuracies, confusion, weight_histograms
 from newfound_training.places.models import domain_names
@@ -39,8 +39,9 @@ def run_train_places(options: PlacesOptions, run: Run) -> dict[str, Any]:
         best, candidates = choose_softening(data, sources, options, run)
         assert isinstance(task.model, WbnClassifier)
         soften(task.model, best)
-        metrics |= task.evaluate()  # as the model will be used
-    tests = {name: test(task, indices) for name, indices in targets.items()}
+        if len(sources.validation):  # as the model will be used
+            metrics["validation_accuracy"] = task.accuracy(sources.validation)
+    tests = {name: measure(task, indices) for name, indices in targets.items()}
     if run.team.leads:
         _draw(task, tests, options, run)
         _save(task, tests, options, metrics, run)
@@ -59,7 +60,7 @@ def run_train_places(options: PlacesOptions, run: Run) -> dict[str, Any]:
     }
 
 
-def open_place_images(options: Any, run: Run) -> PlaceImages:
+def open_place_images(options: PlacesOptions, run: Run) -> PlaceImages:
     """All images, decoded; one process decodes, the others wait."""
     images = open_images(options.data, options.layout)
     if not run.team.leads:
@@ -69,6 +70,8 @@ def open_place_images(options: Any, run: Run) -> PlaceImages:
     )
     if run.team.leads:
         run.team.wait()
+    if options.images_per_place:
+        pixels = pixels.select(evenly_chosen(pixels.images, options.images_per_place))
     return PlaceImages(pixels, options.domain_part)
 
 
@@ -85,7 +88,7 @@ def split_sources(images: PlaceImages, options: PlacesOptions) -> Sources:
     return Sources.split(images, names, options.validation_share, options.seed)
 
 
-def test(task: PlaceTask, indices: np.ndarray) -> dict[str, Any]:
+def measure(task: PlaceTask, indices: np.ndarray) -> dict[str, Any]:
     """How good the model is on images of a domain it has not seen."""
     images = task.data.images
     predictions = task.predict(indices)
@@ -149,8 +152,10 @@ COMMAND = Command(
         "training_images, validation_images": "how many were trained on and held out",
         "corrupt_images": "names of those left out",
         "validation_accuracy": "share of the sources' held-out images recognised, 0 to 1",
+        "domain_accuracy": "share of them whose domain the branch names, with labelled domains",
         "softening": "with wbn and at least three sources: accuracy of every candidate on "
-        "sources left out\n      of training, from which smoothing and temperature were chosen",
+        "sources left out\n      of training, from which the softening was chosen, and of equal "
+        "weights",
         "targets": "for each: images, accuracy (over images), place_accuracy (mean over "
         "places),\n      confusion (counts, [true][predicted]), domain_weights (for each folder "
         "and source,\n      images by weight in ten equal bins)",

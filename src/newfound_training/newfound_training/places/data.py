@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from newfound_core.errors import ConfigError, DataError
-from newfound_training.data import Pixels
+from newfound_training.data import ImageSet, Pixels
 from newfound_training.data.batches import Shuffled
 from newfound_training.data.splits import split
 from newfound_training.places.options import DomainPart
@@ -74,6 +74,16 @@ def domain_of(folder: str, part: DomainPart) -> str:
             "--domain-part whole"
         )
     return first if part == "first" else last
+
+
+def evenly_chosen(images: ImageSet, count: int) -> np.ndarray:
+    """Indices of at most `count` images of every folder and class, spread over its order."""
+    chosen = []
+    for domain, label in np.unique(np.stack([images.domains, images.labels]), axis=1).T:
+        members = np.flatnonzero((images.domains == domain) & (images.labels == label))
+        places = np.linspace(0, len(members) - 1, min(count, len(members)))
+        chosen.append(members[places.round().astype(np.int64)])
+    return np.concatenate(chosen)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 """`evaluate_places`: every method on every unseen domain with several seeds, beside BN."""
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -82,20 +83,24 @@ def _result(found: Found, targets: tuple[str, ...], options: EvaluationOptions) 
         for target in targets
         if "wbn" in options.methods
     }
-    validation = {
-        method: float(
-            np.mean([found[t, method, s]["validation_accuracy"] for t in targets for s in seeds])
-        )
-        for method in options.methods
-    }
     return {
         "methods": rows,
         **table("accuracy"),
         "place_accuracy": table("place_accuracy"),
-        "validation_accuracy": validation,
+        "validation": _validation(found, options.methods),
         "softening": softening,
         "images": {t: found[t, "bn", options.seed]["images"] for t in targets},
     }
+
+
+def _validation(found: Found, methods: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Means over targets and seeds of what was measured on the sources."""
+    result: dict[str, dict[str, float]] = {}
+    for method in methods:
+        cells = [cell for key, cell in found.items() if key[1] == method]
+        names = [n for n in ("validation_accuracy", "domain_accuracy") if n in cells[0]]
+        result[method] = {n: float(np.mean([cell[n] for cell in cells])) for n in names}
+    return result
 
 
 def _draw_weights(
@@ -124,7 +129,8 @@ COMMAND = Command(
         "average": "the same over all targets and seeds",
         "accuracies, differences": "single values, by row, target and seed",
         "place_accuracy": "the same for accuracy averaged over places instead of images",
-        "validation_accuracy": "on held-out images of the sources, by method",
+        "validation": "by method, on held-out images of the sources: validation_accuracy and "
+        "domain_accuracy\n      (the share whose domain the branch names, if labelled)",
         "softening": "what was chosen for WBN* and from what, by target",
         "images": "number of images of each target",
         "corrupt_images": "names of those left out",

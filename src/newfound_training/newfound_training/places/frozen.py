@@ -21,7 +21,7 @@ from tqdm import tqdm
 from newfound_core.backbones import Backbone
 from newfound_core.domain_branch import DomainBranch
 from newfound_core.errors import ConfigError
-from newfound_core.places import PlaceClassifier
+from newfound_core.places import PlaceClassifier, WbnConfig
 from newfound_training.places.inputs import ImageInputs
 from newfound_training.places.models import frozen_parts
 
@@ -32,7 +32,9 @@ _BATCH = 50
 class FrozenPart(nn.Module):
     """Images to rows, with the statistics of pretraining."""
 
-    def __init__(self, backbone: Backbone, frozen: int, reduction: int) -> None:
+    def __init__(
+        self, backbone: Backbone, frozen: int, reduction: int = WbnConfig.branch_reduction
+    ) -> None:
         super().__init__()
         if frozen < 1 + backbone.branch_point:
             raise ConfigError(
@@ -42,7 +44,7 @@ class FrozenPart(nn.Module):
             )
         self.parts = nn.ModuleList(frozen_parts(backbone, frozen))
         self.branch_point = backbone.branch_point
-        self.reduction = reduction
+        self.reduction = 1 if backbone.branch_point else reduction  # as the branch itself
         self.eval()
 
     @torch.no_grad()

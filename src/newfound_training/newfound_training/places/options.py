@@ -10,6 +10,13 @@ from newfound_training.running.options import option
 from newfound_training.running.training import TrainingOptions
 
 DomainPart = Literal["whole", "first", "last"]
+_COUNTS = (
+    "images_per_place",
+    "latent_domains",
+    "stages",
+    "frozen_stages",
+    "remembered_variants",
+)
 
 
 @dataclass(frozen=True)
@@ -19,11 +26,13 @@ class PlacesOptions(TrainingOptions):
     method: Literal["bn", "wbn", "wbn-latent", "bsf"] = option(
         "wbn", "wbn is WBN* of the thesis: the sources are labelled"
     )
+    branch_lr: float = option(0.03, "learning rate of the domain branch")
     source_domains: tuple[str, ...] = option((), "to train on; all but the targets if none")
     target_domains: tuple[str, ...] = option((), "only tested on; none: no test")
     domain_part: Literal["whole", "first", "last"] = option(
         "whole", "part of a name as loft_night that is the domain; first is loft, last is night"
     )
+    images_per_place: int = option(0, "use so many of every folder and place; 0 is all")
     latent_domains: int = option(0, "with wbn-latent; 0 is as many as there are sources")
     backbone: str = option("efficientnet_lite0", "network; see newfound_core.backbones")
     stages: int = option(0, "keep this many stages of efficientnet_lite0; 0 keeps all")
@@ -48,7 +57,13 @@ class PlacesOptions(TrainingOptions):
         super().__post_init__()
         if len(self.crop_area) != 2:
             raise ConfigError(f"crop_area must be two numbers, got {self.crop_area}")
-        for name in ("latent_domains", "stages", "frozen_stages", "remembered_variants"):
+        for name in (
+            "images_per_place",
+            "latent_domains",
+            "stages",
+            "frozen_stages",
+            "remembered_variants",
+        ):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
         if both := sorted(set(self.source_domains) & set(self.target_domains)):

@@ -33,11 +33,9 @@ class Softening(NamedTuple):
 
 
 AS_PRINTED = Softening()
-# From sharp to equal weights: among equally good ones the first is taken.
-CANDIDATES = (
-    *starmap(Softening, product((0.0, 0.25, 0.5, 0.75), (1.0, 3.0, 10.0))),
-    Softening(1.0),
-)
+# From sharp to soft: among equally good ones the first is taken.
+CANDIDATES = tuple(starmap(Softening, product((0.0, 0.25, 0.5, 0.75), (1.0, 3.0, 10.0))))
+EQUAL = Softening(1.0)  # measured beside them, never chosen: the branch would have no say
 
 
 def soften(model: WbnClassifier, softening: Softening) -> None:
@@ -63,11 +61,11 @@ def choose_softening(
         _held_out(data, sources, number, options, run) for number in range(len(sources.names))
     ]
     means = np.mean(found, 0)
-    best = CANDIDATES[int(means.argmax())]
+    best = CANDIDATES[int(means[: len(CANDIDATES)].argmax())]
     _log.info("softening chosen on sources: smoothing %g, temperature %g", *best)
     listed = [
         {**candidate._asdict(), "accuracy": float(mean)}
-        for candidate, mean in zip(CANDIDATES, means, strict=True)
+        for candidate, mean in zip((*CANDIDATES, EQUAL), means, strict=True)
     ]
     return best, listed
 
@@ -75,7 +73,7 @@ def choose_softening(
 def _held_out(
     data: PlaceData, sources: Sources, number: int, options: PlacesOptions, run: Run
 ) -> list[float]:
-    """Accuracy of every candidate on one source that is left out of training."""
+    """Accuracy of every candidate, and of equal weights, on a source left out of training."""
     name = sources.names[number]
     run = run.inside(f"held_out/{name}")
     path = run.out / "accuracy.json"
@@ -83,7 +81,7 @@ def _held_out(
         _log.info("training without %s", name)
         task = PlaceTask(data, sources.without(number), options, run)
         train(task, options, run)
-        write_json(path, [_accuracy(task, c, data.images.of(name)) for c in CANDIDATES])
+        write_json(path, [_accuracy(task, c, data.images.of(name)) for c in (*CANDIDATES, EQUAL)])
     return read_json(path)
 
 

@@ -3,13 +3,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from newfound_core.places import PlaceClassifier, WbnConfig
+from newfound_core.places import PlaceClassifier
 from newfound_core.preprocessing import Preprocessing, default_preprocessing
 from newfound_training.data.batches import image_generator, share_of
 from newfound_training.places.data import BalancedBatches, PlaceImages, Sources
@@ -44,7 +44,7 @@ class PlaceData:
         self._shapes: tuple[Shape, Shape] | None = None
         self._rows: Path | None = None
         if options.remembered_variants:
-            frozen = FrozenPart(pretrained(options), options.frozen_stages, _reduction(options))
+            frozen = FrozenPart(pretrained(options), options.frozen_stages)
             self._shapes = frozen.shapes(options.image_size)
             self._rows = run.out / ROWS_NAME
             if not run.team.leads:
@@ -67,11 +67,6 @@ class PlaceData:
             self._rows.unlink(missing_ok=True)
 
 
-def _reduction(options: PlacesOptions) -> int:
-    """The branch's own step; behind a deep cut it has none."""
-    return 1 if options.backbone.startswith("alexnet") else WbnConfig.branch_reduction
-
-
 class PlaceTask(Task):
     """The loss of a method on its sources; accuracy on the part of them that is held out."""
 
@@ -80,6 +75,8 @@ class PlaceTask(Task):
     ) -> None:
         torch.manual_seed(run.seed)  # classifier and branch start from random values
         self.data, self.sources, self._run = data, sources, run
+        self._branch_lr = options.branch_lr
+        self._labelled = options.method in ("wbn", "bsf")
         self._order = BalancedBatches(sources.training, options.batch_size, run.seed)
         places = len(data.images.pixels.images.class_names)
         self.model: PlaceClassifier = build_place_model(options, places, len(sources.names))
@@ -104,12 +101,27 @@ class PlaceTask(Task):
         output = self.model(inputs, domains)
         return self.model.loss_terms(output, labels, domains)
 
+    def parameter_groups(self, lr: float, new_lr: float) -> list[dict[str, Any]]:
+        """The backbone at `lr`, the classifier at `new_lr`, the branch at a rate of its own."""
+        groups: dict[str, list[nn.Parameter]] = {"backbone": [], "classifier": [], "branch": []}
+        for name, parameter in self.model.named_parameters():
+            if parameter.requires_grad:
+                groups[name.partition(".")[0]].append(parameter)
+        rates = {"backbone": lr, "classifier": new_lr, "branch": self._branch_lr}
+        return [{"params": p, "lr": rates[name]} for name, p in groups.items() if p]
+
     def evaluate(self) -> dict[str, float]:
-        """Accuracy on the held-out images of the sources."""
+        """On the held-out images of the sources: are places recognised, and domains?"""
         held_out = self.sources.validation
         if not len(held_out):
             return {}
-        return {"validation_accuracy": self.accuracy(held_out)}
+        images, found = self.data.images, self.predict(held_out)
+        right = found.probabilities.argmax(1) == images.labels[held_out]
+        metrics = {"validation_accuracy": float(right.mean())}
+        if self._labelled:
+            named = np.array(self.sources.names)[found.domain_weights.argmax(1)]
+            metrics["domain_accuracy"] = float((named == images.domains[held_out]).mean())
+        return metrics
 
     def accuracy(self, indices: np.ndarray) -> float:
         """The share of images whose place is recognised."""

@@ -33,14 +33,14 @@ def draw(path: Path, colour: np.ndarray, seed: int, size: int = 40) -> None:
 
 @pytest.fixture(scope="session")
 def rooms(tmp_path_factory) -> Path:
-    """`<building>_<light>/<place>/`: 6 folders of 3 places with 6 images each."""
+    """`<building>_<light>/<place>/`: 6 folders of 3 places with 4 images each."""
     root = tmp_path_factory.mktemp("rooms")
     seed = 0
     for building, shade in SHADES.items():
         for light, factor in LIGHTS.items():
             for place, colour in COLOURS.items():
                 seen = np.array(colour) * shade * factor
-                for number in range(6):
+                for number in range(4):
                     seed += 1
                     draw(root / f"{building}_{light}" / place / f"{number}.png", seen, seed)
     return root
@@ -62,9 +62,9 @@ def tiny(tiny_weights: str) -> PlacesOptions:
     return PlacesOptions(
         backbone="cifar_resnet20",
         weights=tiny_weights,
-        image_size=32,
+        image_size=16,
         batch_size=12,
-        iterations=4,
+        iterations=3,
         frozen_stages=2,
         remembered_variants=2,
         domain_part="first",
@@ -74,13 +74,13 @@ def tiny(tiny_weights: str) -> PlacesOptions:
 @pytest.fixture
 def tiny_flags(tiny_weights: str) -> list[str]:
     """The same on the command line."""
-    flags = "--backbone cifar_resnet20 --image-size 32 --batch-size 12 --frozen-stages 2"
+    flags = "--backbone cifar_resnet20 --image-size 16 --batch-size 12 --frozen-stages 2"
     return [*flags.split(), "--weights", tiny_weights, "--domain-part", "first"]
 
 
 @pytest.fixture
 def images(rooms: Path) -> PlaceImages:
-    return PlaceImages(load_pixels(open_images(rooms), 32), "first")
+    return PlaceImages(load_pixels(open_images(rooms), 16), "first")
 
 
 @pytest.fixture

@@ -3,7 +3,13 @@ import numpy as np
 import pytest
 
 from newfound_core.errors import ConfigError, DataError
-from newfound_training.places.data import BalancedBatches, PlaceImages, Sources, domain_of
+from newfound_training.places.data import (
+    BalancedBatches,
+    PlaceImages,
+    Sources,
+    domain_of,
+    evenly_chosen,
+)
 
 
 def test_a_domain_is_all_or_a_part_of_the_folders_name():
@@ -16,7 +22,7 @@ def test_a_domain_is_all_or_a_part_of_the_folders_name():
 
 def test_images_are_grouped_by_building_or_by_light(images):
     assert images.domain_names == ["cottage", "loft", "villa"]
-    assert len(images.of("loft")) == 36
+    assert len(images.of("loft")) == 24
     lights = PlaceImages(images.pixels, "last")
     assert lights.domain_names == ["day", "night"]
     assert set(lights.folders[lights.of("night")]) == {
@@ -38,14 +44,22 @@ def test_a_place_missing_in_a_domain_is_named(images):
         few.require_every_place(["loft", "cottage"])
 
 
+def test_a_few_images_are_spread_over_each_folder_and_place(images):
+    everything = images.pixels.images
+    chosen = everything.select(evenly_chosen(everything, 2))
+    assert len(chosen) == 6 * 3 * 2
+    assert {source.name[-5] for source in chosen.sources} == {"0", "3"}  # of 0 to 3
+    assert len(evenly_chosen(everything, 99)) == len(everything)
+
+
 def test_training_and_held_out_images_are_apart_in_every_domain(images):
     sources = Sources.split(images, ["cottage", "villa"], 0.25, seed=1)
     assert not set(np.concatenate(sources.training)) & set(sources.validation)
-    assert sources.count + len(sources.validation) == 72
+    assert sources.count + len(sources.validation) == 48
     assert set(images.domains[sources.training[1]]) == {"villa"}
     for name in ("cottage", "villa"):
         held_out = sources.validation[images.domains[sources.validation] == name]
-        assert np.bincount(images.labels[held_out]).tolist() == [3, 3, 3]
+        assert np.bincount(images.labels[held_out]).tolist() == [2, 2, 2]
 
 
 def test_without_a_domain_nothing_of_it_is_left(images):

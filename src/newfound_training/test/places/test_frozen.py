@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def inputs(images, tiny) -> ImageInputs:
-    return ImageInputs(images.pixels, default_preprocessing(tiny.backbone, 32), tiny)
+    return ImageInputs(images.pixels, default_preprocessing(tiny.backbone, 16), tiny)
 
 
 @pytest.mark.parametrize("method", ["bn", "wbn", "wbn-latent", "bsf"])
@@ -27,28 +27,20 @@ def test_rows_through_the_rest_give_what_images_through_the_whole_give(tiny, inp
     batch = inputs.plain(range(6))
     with torch.no_grad():
         expected = model(batch)
-        frozen = FrozenPart(model.backbone, options.frozen_stages, 4)
-        shapes = frozen.shapes(32)
-        rows = frozen(batch) if method in ("bn", "bsf") else rows_of(model, frozen, batch)
-        short = Shortened(model, options.frozen_stages, shapes)
-        found = model(rows)
+        frozen = FrozenPart(pretrained(options), options.frozen_stages)
+        short = Shortened(model, options.frozen_stages, frozen.shapes(16))
+        found = model(frozen(batch))
         for one, other in zip(found, expected, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
         again = short.whole()(batch)
     torch.testing.assert_close(again.logits, expected.logits)
 
 
-def rows_of(model, frozen, batch):
-    """Its frozen layers have domains already, all with the same statistics: any weights do."""
-    with model.assignment.use(torch.tensor([0.3, 0.7])):
-        return frozen(batch)
-
-
 def test_training_the_rest_trains_the_whole(tiny, inputs):
     model = build_place_model(replace(tiny, method="bn"), 3, 2)
-    frozen = FrozenPart(pretrained(tiny), 2, 4)
+    frozen = FrozenPart(pretrained(tiny), 2)
     rows = frozen(inputs.plain(range(6)))
-    short = Shortened(model, 2, frozen.shapes(32))
+    short = Shortened(model, 2, frozen.shapes(16))
     names = {name for name, p in model.named_parameters() if p.requires_grad}
     model.train()
     model(rows).logits.square().sum().backward()
@@ -61,7 +53,7 @@ def test_training_the_rest_trains_the_whole(tiny, inputs):
 
 def test_rows_are_computed_once_and_read_again(tiny, inputs, tmp_path):
     path = tmp_path / "rows.npy"
-    frozen = FrozenPart(pretrained(tiny), 2, 4)
+    frozen = FrozenPart(pretrained(tiny), 2)
     first = remember(frozen, inputs, 2, path, CPU)
     time = path.stat().st_mtime_ns
     again = remember(frozen, inputs, 2, path, CPU)
@@ -72,7 +64,7 @@ def test_rows_are_computed_once_and_read_again(tiny, inputs, tmp_path):
 
 
 def test_a_variant_is_one_of_those_remembered_and_not_the_plain_image(tiny, inputs, tmp_path):
-    remembered = remember(FrozenPart(pretrained(tiny), 2, 4), inputs, 2, tmp_path / "r.npy", CPU)
+    remembered = remember(FrozenPart(pretrained(tiny), 2), inputs, 2, tmp_path / "r.npy", CPU)
     drawn = {
         tuple(remembered.varied(4, np.random.default_rng(seed)).tolist()) for seed in range(20)
     }
@@ -90,4 +82,4 @@ def test_maps_come_out_of_a_row_as_they_went_in():
 
 def test_the_branch_must_leave_from_the_frozen_part(tiny):
     with pytest.raises(ConfigError, match="--remembered-variants 0"):
-        FrozenPart(pretrained(replace(tiny, frozen_stages=0)), 0, 4)
+        FrozenPart(pretrained(replace(tiny, frozen_stages=0)), 0)

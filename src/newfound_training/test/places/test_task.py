@@ -9,8 +9,6 @@ from newfound_training.places.data import Sources
 from newfound_training.places.task import PlaceData, PlaceTask
 from newfound_training.running.training import train
 
-METHODS = ("bn", "wbn", "wbn-latent", "bsf")
-
 
 @pytest.fixture
 def make_task(images, tiny, make_run):
@@ -40,8 +38,9 @@ def test_labels_and_domains_are_those_of_the_images(make_task):
     assert [task.sources.names[d] for d in batch.domains] == images.domains[chosen].tolist()
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("variants", [0, 1])
+@pytest.mark.parametrize(
+    ("method", "variants"), [("bn", 1), ("wbn", 1), ("wbn-latent", 1), ("bsf", 1), ("wbn", 0)]
+)
 def test_every_method_learns_from_images_and_from_rows(make_task, method, variants):
     task, options, run = make_task(
         method=method, remembered_variants=variants, iterations=30, name=method
@@ -69,7 +68,26 @@ def test_accuracy_is_the_share_of_right_predictions(make_task):
     indices = task.data.images.of("villa")
     predicted = task.predict(indices, batch_size=7).probabilities.argmax(1)
     right = sum(p == task.data.images.labels[i] for p, i in zip(predicted, indices, strict=True))
-    assert task.accuracy(indices) == pytest.approx(right / 36)
+    assert task.accuracy(indices) == pytest.approx(right / 24)
+
+
+def test_the_branch_has_a_learning_rate_of_its_own(make_task):
+    task, *_ = make_task(method="wbn", branch_lr=0.5)
+    rates = {id(p): g["lr"] for g in task.parameter_groups(0.01, 0.02) for p in g["params"]}
+    trained = [p for p in task.model.parameters() if p.requires_grad]
+    assert len(rates) == len(trained)
+    assert {rates[id(p)] for p in task.model.branch.parameters()} == {0.5}
+    assert {rates[id(p)] for p in task.model.classifier.parameters()} == {0.02}
+
+
+def test_whether_the_branch_names_the_domain_is_measured_where_domains_are_labelled(make_task):
+    task, options, run = make_task(method="wbn", iterations=1)
+    metrics = train(task, options, run)
+    held_out = task.sources.validation
+    weights = task.predict(held_out).domain_weights
+    own = np.array([task.sources.names.index(d) for d in task.data.images.domains[held_out]])
+    assert metrics["domain_accuracy"] == pytest.approx(np.mean(weights.argmax(1) == own))
+    assert "domain_accuracy" not in make_task(method="wbn-latent")[0].evaluate()
 
 
 def test_two_processes_see_what_one_sees(make_task, images):
