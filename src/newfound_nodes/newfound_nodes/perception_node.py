@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from diagnostic_msgs.msg import DiagnosticStatus
+
 from newfound_nodes.diagnostics import StreamHealth
 from newfound_nodes.image_input import ImageInput, Letter, open_letter
 from newfound_nodes.images import Frame, ImageError
@@ -101,11 +103,14 @@ class PerceptionNode(ManagedNode):
 
     def listeners_changed(self) -> None:
         """Ask for frames if, and as, they are needed now."""
-        self._input.refresh(self.frames_wanted() or self.needs_every_frame())
+        if self._input is not None:  # None while the node is going down
+            self._input.refresh(self.frames_wanted() or self.needs_every_frame())
 
     def health(self) -> Status:
         """How the stream of frames does."""
         source = self._input
+        if source is None:
+            return DiagnosticStatus.OK, "going down", {}
         level, text, numbers = self._health.assess(source.counters, source.subscribed)
         return level, text, {"topic": source.topic, "reliability": source.reliability(), **numbers}
 

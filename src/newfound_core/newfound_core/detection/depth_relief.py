@@ -56,9 +56,9 @@ class DepthRelief:
         return self._groups(relief, rgb.shape[1], rgb.shape[0])
 
     def _groups(self, relief: np.ndarray, width: int, height: int) -> Proposals:
-        mask = (relief > self.config.min_relief).astype(np.uint8)
+        high = (relief > self.config.min_relief).astype(np.uint8)
         # Two pixels wide, no more: the shaft of a screwdriver is three.
-        mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones((2, 2), np.uint8))
+        mask = cv2.morphologyEx(high, cv2.MORPH_OPEN, np.ones((2, 2), np.uint8))
         _, _, found, _ = cv2.connectedComponentsWithStats(mask, connectivity=4)
         found = found[1:].astype(np.float32)  # the first is what does not stand out
         share = found[:, cv2.CC_STAT_AREA] / mask.size

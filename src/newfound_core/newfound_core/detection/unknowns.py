@@ -251,7 +251,9 @@ class Unknowns:
 def looks_of_entries(entries: Iterable[UnknownObject], embed: Embed) -> dict[str, np.ndarray]:
     """What each entry looks like to a network, from its best crop."""
     shown = [entry for entry in entries if entry.crops]
-    looks = embed([entry.crops[0].pixels() for entry in shown]) if shown else []
+    if not shown:
+        return {}
+    looks = embed([entry.crops[0].pixels() for entry in shown])
     return {entry.id: look for entry, look in zip(shown, looks, strict=True)}
 
 

@@ -156,10 +156,11 @@ class LearningQueue:
         return self._conclude(name, label, result)
 
     def _follow(self, process: LearnerProcess, name: str, label: str) -> bool:
-        """Report until the process has ended; False if the queue is closed before."""
+        """Report until there is a result or the process has ended; False if closed before."""
         folder = self.folders.folder(name)
         deadline = math.inf
-        while process.running():
+        # The result is written last: a process that then takes its time to end is not waited for.
+        while process.running() and self.folders.result(name) is None:
             self._report(following(name, label, jobs.read_progress(folder)))
             with self._lock:
                 if not self._closing:
