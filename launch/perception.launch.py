@@ -7,6 +7,9 @@ runs /robot/front/adaptive_classifier on /robot/front/image_raw, and so on. All 
 one process unless use_composition is false.
 """
 
+import tempfile
+
+import yaml
 from launch import LaunchContext, LaunchDescription
 from launch.actions import DeclareLaunchArgument, OpaqueFunction, SetEnvironmentVariable
 from launch.substitutions import (
@@ -30,65 +33,29 @@ OVERRIDES = {
 }
 
 
+ARGUMENTS = {  # name: default, description
+    "nodes": (",".join(ALL), "What to run for each camera, separated by commas."),
+    "cameras": ("camera", "Namespaces of the cameras, separated by commas; each gets its nodes."),
+    "namespace": ("", "Above those of the cameras."),
+    "image_topic": ("image_raw", "Topic of the images, in each camera's namespace."),
+    "image_transport": ("", "raw or compressed; empty: as in params_file."),
+    "classifier_checkpoint": ("", "Of the adaptive classifier; empty: as in params_file."),
+    "places_checkpoint": ("", "Of the place categorizer; empty: as in params_file."),
+    "device": ("", "cpu or cuda; empty: as in params_file."),
+    "params_file": ("", "YAML file that wins over config/<node>.yaml of newfound_bringup."),
+    "autostart": ("", "false under a lifecycle manager; empty: as in params_file."),
+    "use_composition": ("true", "One process for all nodes, with one copy of torch, or one each."),
+    "log_level": ("info", "debug, info, warn, error or fatal."),
+}
+
+
 def generate_launch_description() -> LaunchDescription:
     profile = PathJoinSubstitution([*CONFIG, "fastdds.xml"])
     return LaunchDescription(
         [
-            DeclareLaunchArgument(
-                "nodes",
-                default_value=",".join(ALL),
-                description="What to run for each camera, separated by commas.",
-            ),
-            DeclareLaunchArgument(
-                "cameras",
-                default_value="camera",
-                description="Namespaces of the cameras, separated by commas; each gets its nodes.",
-            ),
-            DeclareLaunchArgument(
-                "namespace", default_value="", description="Above those of the cameras."
-            ),
-            DeclareLaunchArgument(
-                "image_topic",
-                default_value="image_raw",
-                description="Topic of the images, in each camera's namespace.",
-            ),
-            DeclareLaunchArgument(
-                "image_transport",
-                default_value="",
-                description="raw or compressed; empty: as in params_file.",
-            ),
-            DeclareLaunchArgument(
-                "classifier_checkpoint",
-                default_value="",
-                description="Model of the adaptive classifier; empty: as in params_file.",
-            ),
-            DeclareLaunchArgument(
-                "places_checkpoint",
-                default_value="",
-                description="Model of the place categorizer; empty: as in params_file.",
-            ),
-            DeclareLaunchArgument(
-                "device",
-                default_value="",
-                description="cpu or cuda; empty: as in params_file.",
-            ),
-            DeclareLaunchArgument(
-                "params_file",
-                default_value="",
-                description="YAML file that wins over config/<node>.yaml of newfound_bringup.",
-            ),
-            DeclareLaunchArgument(
-                "autostart",
-                default_value="",
-                description="false under a lifecycle manager; empty: as in params_file.",
-            ),
-            DeclareLaunchArgument(
-                "use_composition",
-                default_value="true",
-                description="One process for all nodes, with one copy of torch, or one for each.",
-            ),
-            DeclareLaunchArgument(
-                "log_level", default_value="info", description="debug, info, warn, error or fatal."
+            *(
+                DeclareLaunchArgument(name, default_value=default, description=description)
+                for name, (default, description) in ARGUMENTS.items()
             ),
             # Shared memory that holds camera images, unless the user has a profile of his own.
             SetEnvironmentVariable(
@@ -102,51 +69,48 @@ def generate_launch_description() -> LaunchDescription:
 
 def _processes(context: LaunchContext) -> list[Node]:
     """One container, or a process for each node of each camera."""
-
-    def given(name: str) -> str:
-        return LaunchConfiguration(name).perform(context)
-
-    kinds = [kind.strip() for kind in given("nodes").split(",")]
-    cameras = [camera.strip("/ ") for camera in given("cameras").split(",")]
-    shared = {"parameters": _files(kinds, given("params_file")), "output": "screen"}
-    log = ["--log-level", given("log_level")]
-    base = given("namespace").strip("/")
-    if given("use_composition").lower() == "true":
+    given = {name: LaunchConfiguration(name).perform(context) for name in ARGUMENTS}
+    kinds = [kind.strip() for kind in given["nodes"].split(",")]
+    cameras = [camera.strip("/ ") for camera in given["cameras"].split(",")]
+    base = f"/{given['namespace'].strip('/')}".rstrip("/")
+    values = {
+        f"{base}/{camera}/{kind}": _chosen(kind, given) for camera in cameras for kind in kinds
+    }
+    places = [(kind, f"{base}/{camera}") for camera in cameras for kind in kinds]
+    if given["use_composition"].lower() == "true":
         entries = [f"{kind}:{camera}/{kind}" for camera in cameras for kind in kinds]
-        listed = ["-p", f"nodes:=[{', '.join(entries)}]"]
-        rules = [r for c in cameras for k in kinds for r in _rules(f"/{base}/{c}", k, given)]
-        arguments = ["--ros-args", *listed, *rules, *log]
-        return [_node("container", base, arguments, shared)]
-    return [
-        _node(k, f"{base}/{c}", ["--ros-args", *_rules(f"/{base}/{c}", k, given), *log], shared)
-        for c in cameras
-        for k in kinds
-    ]
-
-
-def _node(executable: str, namespace: str, arguments: list[str], shared: dict) -> Node:
-    return Node(
-        package="newfound_nodes",
-        executable=executable,
-        namespace=namespace,
-        arguments=arguments,
-        emulate_tty=True,
-        **shared,
-    )
-
-
-def _files(kinds: list[str], own: str) -> list:
-    """The shipped parameters of each node, and the user's on top."""
+        values[f"{base}/container"] = {"nodes": entries}
+        places = [("container", base)]
+    # Later files win: what is shipped, what the user wrote, what the arguments say.
     shipped = [PathJoinSubstitution([*CONFIG, f"{kind}.yaml"]) for kind in kinds]
-    return [*shipped, own] if own else shipped
-
-
-def _rules(namespace: str, kind: str, given) -> list[str]:
-    """What the arguments that were given say about one node, as rules for its full name."""
-    name = f"{namespace}/{kind}".replace("//", "/")
+    own = [given["params_file"]] if given["params_file"] else []
     return [
-        part
-        for argument, (kinds, parameter) in OVERRIDES.items()
-        if kind in kinds and given(argument)
-        for part in ("-p", f"{name}:{parameter}:={given(argument)}")
+        Node(
+            package="newfound_nodes",
+            executable=executable,
+            namespace=namespace,
+            parameters=[*shipped, *own, _file(values)],
+            arguments=["--ros-args", "--log-level", given["log_level"]],
+            output="screen",
+            emulate_tty=True,
+            sigterm_timeout="30",  # s after Ctrl-C: what was adapted to may have to be saved
+        )
+        for executable, namespace in places
     ]
+
+
+def _chosen(kind: str, given: dict[str, str]) -> dict[str, object]:
+    """What the arguments that were given say about a node of this kind."""
+    return {
+        parameter: yaml.safe_load(given[argument])
+        for argument, (kinds, parameter) in OVERRIDES.items()
+        if kind in kinds and given[argument]
+    }
+
+
+def _file(values: dict[str, dict]) -> str:
+    """A parameter file with these values of each node."""
+    content = {name: {"ros__parameters": chosen} for name, chosen in values.items() if chosen}
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False) as file:
+        yaml.safe_dump(content, file)
+    return file.name

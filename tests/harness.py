@@ -27,6 +27,7 @@ from sensor_msgs.msg import Image
 
 from newfound_nodes.runtime import spin
 
+os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")  # nothing leaves this machine
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 60.0  # s; reached only when something is broken
 EVERYTHING_SO_FAR = QoSProfile(depth=1000, durability=DurabilityPolicy.TRANSIENT_LOCAL)

@@ -7,8 +7,8 @@ is a folder of `python -m newfound_sim generate workbench` with other instances 
 trained on (another --seed). Pictures come in random order, each once.
 
 Writes `result.json` (for `adapting` and `frozen` the accuracy `before` the change, in the
-`window` frames right `after` it, and in the last `window` frames, `recovered`; `frames` used) and
-`light_change.png`.
+`window` frames right `after` it, and in the second half of all frames after it, `recovered`, and
+`right`, a digit for every frame; `frames` used, `updates` made) and `light_change.png`.
 """
 
 import argparse
@@ -94,7 +94,7 @@ def correct(moments: Sequence[Moment], name: str) -> np.ndarray:
 
 
 def measure(moments: Sequence[Moment], before: str, window: int) -> dict:
-    """Accuracies before the change, right after it, and at the end."""
+    """Accuracies before the change, right after it, and once there was time to adapt."""
     change = sum(moment.truth.domain == before for moment in moments)
     result: dict = {"window": window, "frames": len(moments), "frames_before": change}
     for name in NODES:
@@ -102,7 +102,8 @@ def measure(moments: Sequence[Moment], before: str, window: int) -> dict:
         result[name] = {
             "before": float(right[:change].mean()),
             "after": float(right[change : change + window].mean()),
-            "recovered": float(right[-window:].mean()),
+            "recovered": float(right[(change + len(right)) // 2 :].mean()),
+            "right": "".join(str(int(value)) for value in right),
         }
     result["updates"] = moments[-1].answers["adapting"].adaptation_updates
     return result

@@ -18,7 +18,7 @@ NAMED_IN_THE_ARCHITECTURE = {
     "msg": ["Classification", "AdaptationStatus", "PlaceCategory", "OpenWorldDetection",
             "OpenWorldDetections", "UnknownObject", "KnowledgeBase", "LearningStatus"],
     "srv": ["AddUnknownClass", "QueryLabel", "FetchImages", "ConfirmLabel", "ForgetClass",
-            "ListClasses"],
+            "ListClasses", "RestoreKnowledge"],
     "action": ["LearnClass"],
 }  # fmt: skip
 

@@ -10,6 +10,7 @@ commands = (
     "train_openworld",
     "evaluate_openworld",
     "learn",
+    "train_detector",
     "export",
 )
 

@@ -21,13 +21,13 @@ from tests.bench._timing import interleaved, median_ms, percentile_ms
 from tests.checkpoints import usual
 from tests.harness import Harness, image
 
-NODES = {  # contestant: node, message, its topic, parameters, the model it is compared with
+NODES = {  # contestant: node, parameters
     "classifier, frozen": ("adaptive_classifier", {"freeze": True}),
     "classifier, streaming": ("adaptive_classifier", {"estimator": "streaming"}),
     "classifier, batch": ("adaptive_classifier", {"estimator": "batch"}),
     "places": ("place_categorizer", {}),
 }
-OUTPUTS = {
+OUTPUTS = {  # node: method of its model, message, topic
     "adaptive_classifier": ("source", Classification, "classification"),
     "place_categorizer": ("wbn", PlaceCategory, "place"),
 }

@@ -185,6 +185,8 @@ def _check_tensors(
     """What can be said of the tensors before a model is built."""
     rules = METHODS[method]
     check_finite(tensors, where, rules.infinite)
+    if not rules.label_tensor:
+        return
     counted = tensors.get(rules.label_tensor)
     if counted is None or not counted.ndim:
         raise CheckpointError(

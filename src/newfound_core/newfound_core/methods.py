@@ -11,7 +11,7 @@ from dataclasses import dataclass
 class Method:
     """What a checkpoint of one method can be checked for before its model is built."""
 
-    label_tensor: str  # its first dimension counts the labels
+    label_tensor: str  # its first dimension counts the labels; empty: there are no classes
     infinite: tuple[str, ...] = ()  # tensors in which infinity has a meaning
 
 
@@ -27,4 +27,5 @@ METHODS: dict[str, Method] = {
     "nno": _OPEN_WORLD,
     "deepnno": _OPEN_WORLD,
     "bdoc": _OPEN_WORLD,
+    "rpn": Method(""),  # finds objects without naming them; its one label is "object"
 }

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from newfound_core.backbones import Backbone, build_backbone
 from newfound_core.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from newfound_core.classifier import Classifier
+from newfound_core.detection.region_network import RegionConfig, RegionNetwork
 from newfound_core.errors import CheckpointError, ConfigError, NewfoundError
 from newfound_core.metadata import BackboneSpec, Metadata, Provenance
 from newfound_core.open_world.heads import HEADS
@@ -132,6 +133,8 @@ def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
         return "bn", {}
     if isinstance(model, Classifier):
         return "source", {"output_norm": model.output_norm}
+    if isinstance(model, RegionNetwork):
+        return "rpn", model.options()
     raise CheckpointError(f"{type(model).__name__} is not a model that checkpoints know")
 
 
@@ -175,6 +178,10 @@ def _open_world(backbone: Backbone, metadata: Metadata) -> nn.Module:
     return model
 
 
+def _regions(backbone: Backbone, metadata: Metadata) -> nn.Module:
+    return RegionNetwork(backbone, RegionConfig(**metadata.options))
+
+
 def _check_domains(metadata: Metadata, count: int) -> None:
     if len(metadata.domains) != count:
         raise CheckpointError(
@@ -189,4 +196,5 @@ BUILDERS: dict[str, Callable[[Backbone, Metadata], nn.Module]] = {
     "wbn": _wbn,
     "bsf": _bsf,
     **dict.fromkeys(HEADS, _open_world),
+    "rpn": _regions,
 }

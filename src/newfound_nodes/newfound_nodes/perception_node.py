@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from diagnostic_msgs.msg import DiagnosticStatus
+
 from newfound_nodes.diagnostics import StreamHealth
 from newfound_nodes.image_input import ImageInput, Letter, open_letter
 from newfound_nodes.images import Frame, ImageError
@@ -52,6 +54,10 @@ class PerceptionNode(ManagedNode):
         """Whether frames are needed even if nobody listens to an output (adaptation)."""
         return False
 
+    def frames_wanted(self) -> bool:
+        """Whether somebody listens to an output that is made of frames; by default, to any."""
+        return any(self.wanted(output) for output in self._outputs)
+
     # From here on, what the base does ------------------------------------------------------
 
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
@@ -97,12 +103,14 @@ class PerceptionNode(ManagedNode):
 
     def listeners_changed(self) -> None:
         """Ask for frames if, and as, they are needed now."""
-        listened_to = any(self.wanted(output) for output in self._outputs)
-        self._input.refresh(listened_to or self.needs_every_frame())
+        if self._input is not None:  # None while the node is going down
+            self._input.refresh(self.frames_wanted() or self.needs_every_frame())
 
     def health(self) -> Status:
         """How the stream of frames does."""
         source = self._input
+        if source is None:
+            return DiagnosticStatus.OK, "going down", {}
         level, text, numbers = self._health.assess(source.counters, source.subscribed)
         return level, text, {"topic": source.topic, "reliability": source.reliability(), **numbers}
 

@@ -115,6 +115,7 @@ def test_a_killed_process_leaves_a_whole_state_that_the_next_one_goes_on_from(
     chosen = parameters | {"persist_period": 0.1, "checkpoint": str(folder)}
     options = [part for k, v in chosen.items() for part in ("-p", f"{k}:={json.dumps(v)}")]
     process = ros.process("-m", "newfound_nodes.adaptive_classifier", "--ros-args", *options)
+    ros.becomes_active(NODE)
     camera = ros.publisher(Image, "/image")
     numbers, seen = itertools.count(), set()
 

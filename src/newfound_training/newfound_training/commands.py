@@ -17,6 +17,7 @@ COMMANDS = {
     "train-openworld": "newfound_training.openworld.train",
     "evaluate-openworld": "newfound_training.openworld.evaluate",
     "learn": "newfound_training.openworld.learn",
+    "train-detector": "newfound_training.detector.command",
 }
 
 
@@ -77,6 +78,11 @@ def evaluate_openworld() -> int:
 def learn() -> int:
     """Entry point of the executable `learn`."""
     return main(["learn", *sys.argv[1:]])
+
+
+def train_detector() -> int:
+    """Entry point of the executable `train_detector`."""
+    return main(["train-detector", *sys.argv[1:]])
 
 
 def _overview() -> str:

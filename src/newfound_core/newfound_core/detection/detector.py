@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One frame: proposals, their features, and what the knowledge of now says about each."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from newfound_core.detection.boxes import distinct
+from newfound_core.detection.proposals import Proposer
+from newfound_core.detection.regions import crop_features, crops_of
+from newfound_core.knowledge.contents import Knowledge
+
+
+@dataclass(frozen=True)
+class Detection:
+    """One object in an image."""
+
+    box: np.ndarray  # float32 [4]: left, top, right, bottom in pixels
+    objectness: float
+    label: str  # empty if it is unknown
+    nearest_label: str  # empty if no class is known
+    score: float  # 0 to 1, of the class or of the nearest one
+    distance: float
+    limit: float
+    look: np.ndarray  # float32 [D], its embedding at length 1: for telling objects apart
+    crop: np.ndarray  # uint8 [h, w, 3], a view into the image: what the network saw
+
+    @property
+    def known(self) -> bool:
+        """Whether it has a name."""
+        return bool(self.label)
+
+
+@dataclass(frozen=True)
+class DetectorConfig:
+    """How many regions of a frame are looked at, and how they are cut out."""
+
+    max_regions: int = 10
+    min_objectness: float = 0.3
+    max_overlap: float = 0.5  # IoU of two boxes that count as two objects
+    margin: float = 0.15  # around a box, as a share of its longer side
+
+
+class Detector:
+    """Finds and names objects; holds no state, so knowledge can be exchanged between frames."""
+
+    def __init__(self, proposer: Proposer, config: DetectorConfig | None = None) -> None:
+        self.proposer = proposer
+        self.config = config or DetectorConfig()
+
+    def detect(
+        self, rgb: np.ndarray, depth: np.ndarray | None, knowledge: Knowledge
+    ) -> list[Detection]:
+        """The objects of a frame, most certain first."""
+        boxes, objectness = self._regions(rgb, depth)
+        if not len(boxes):
+            return []
+        crops = crops_of(rgb, boxes, self.config.margin)
+        return [
+            Detection(box, float(sure), *facts, crop)
+            for box, sure, facts, crop in zip(
+                boxes, objectness, _decide(knowledge, crops), crops, strict=True
+            )
+        ]
+
+    def _regions(self, rgb: np.ndarray, depth: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        found = self.proposer.propose(rgb, depth)
+        likely = np.flatnonzero(found.objectness >= self.config.min_objectness)
+        boxes, objectness = found.boxes[likely], found.objectness[likely]
+        kept = distinct(boxes, objectness, self.config.max_overlap, self.config.max_regions)
+        return boxes[kept], objectness[kept]
+
+
+@torch.inference_mode()
+def looks_of(knowledge: Knowledge, crops: list[np.ndarray]) -> np.ndarray:
+    """Embeddings of crops at length 1, float32 [N, D]."""
+    model = knowledge.model
+    embedding = model.shaped(crop_features(knowledge.loaded, crops))
+    return torch.nn.functional.normalize(embedding, dim=1).cpu().numpy()
+
+
+@torch.inference_mode()
+def _decide(
+    knowledge: Knowledge, crops: list[np.ndarray]
+) -> list[tuple[str, str, float, float, float, np.ndarray]]:
+    model, labels = knowledge.model, knowledge.labels
+    embedding = model.shaped(crop_features(knowledge.loaded, crops))
+    decision = model.head.decide(embedding)
+    looks = torch.nn.functional.normalize(embedding, dim=1).cpu().numpy()
+    columns = (
+        decision.label.tolist(),
+        decision.nearest.tolist(),
+        decision.score.clamp(0, 1).tolist(),
+        decision.distance.tolist(),
+        decision.limit.tolist(),
+    )
+    return [
+        (_name(labels, label), _name(labels, nearest), score, distance, limit, look)
+        for label, nearest, score, distance, limit, look in zip(*columns, looks, strict=True)
+    ]
+
+
+def _name(labels: tuple[str, ...], index: int) -> str:
+    return labels[index] if index >= 0 else ""

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Versions on disk, one of them current; killed at any moment, no version is lost or half there.
+
+A version is written aside and renamed, then read back, and only then does the link `current`
+move to it. Whoever opens the folder next finds the old version or the new one in use.
+"""
+
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from newfound_core.atomic_directory import atomic_directory, flush, flush_tree
+from newfound_core.errors import CheckpointError, NewfoundError
+from newfound_core.knowledge.errors import (
+    DamagedError,
+    KnowledgeError,
+    StorageError,
+    UnknownVersionError,
+)
+from newfound_core.knowledge.folder_lock import FolderLock
+from newfound_core.knowledge.version_note import (
+    VersionNote,
+    classes_after,
+    read_note,
+    write_note,
+)
+
+CURRENT, VERSIONS = "current", "versions"
+_NUMBER = re.compile(r"\d{6,}")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Opened(Generic[T]):
+    """The version in use."""
+
+    version: int
+    content: T  # what the base's `read` made of it
+    complaints: list[str] = field(default_factory=list)  # versions that could not be read
+
+
+class KnowledgeBase(Generic[T]):
+    """The versions below a folder. One process at a time: a second one gets a LockedError."""
+
+    def __init__(self, root: Path, read: Callable[[Path], T], keep: int = 10) -> None:
+        """`read` makes of a version what is used of it, or raises a NewfoundError."""
+        self.root = root
+        self._read = read
+        self._keep = keep
+        self._lock = FolderLock(root)
+        try:
+            with _disk(root):
+                self.folder_of_versions.mkdir(exist_ok=True)
+                self._sweep()
+        except StorageError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let another process have the folder."""
+        self._lock.close()
+
+    # What is there.
+
+    @property
+    def folder_of_versions(self) -> Path:
+        """Where the versions are."""
+        return self.root / VERSIONS
+
+    @property
+    def current(self) -> int | None:
+        """The version in use; None if the link is missing or leads nowhere."""
+        try:
+            target = (self.root / CURRENT).readlink()
+        except OSError:
+            return None
+        inside = target.parent == Path(VERSIONS) and _NUMBER.fullmatch(target.name)
+        version = int(target.name) if inside else None
+        return version if version in self.versions() else None
+
+    def versions(self) -> list[int]:
+        """Every version on disk, ascending."""
+        entries = self.folder_of_versions.iterdir()
+        return sorted(int(e.name) for e in entries if _NUMBER.fullmatch(e.name) and e.is_dir())
+
+    def folder(self, version: int) -> Path:
+        """Where a version is, or would be."""
+        return self.folder_of_versions / f"{version:06d}"
+
+    def note(self, version: int | None) -> VersionNote | None:
+        """How a version came about."""
+        return None if version is None else read_note(self.folder(version))
+
+    def version_of_job(self, job: str) -> int | None:
+        """The version that a learning job made, if it got that far."""
+        found = (v for v in reversed(self.versions()) if job and _job(self.note(v)) == job)
+        return next(found, None)
+
+    # Start.
+
+    def open(self, shipped: Callable[[Path], Iterable[str]] | None = None) -> Opened[T]:
+        """The current version; if it cannot be read, the newest that can, and `current` moves.
+
+        Where there is none, `shipped` is called to write the first one and name its classes.
+        """
+        current = self.current
+        complaints: list[str] = []
+        others = [v for v in reversed(self.versions()) if v != current]
+        for version in ([current] if current is not None else []) + others:
+            try:
+                opened = Opened(version, self._read(self.folder(version)), complaints)
+            except NewfoundError as error:
+                complaints.append(f"version {version} cannot be read: {error}")
+                continue
+            if version != current:
+                self._point_to(version)
+            return opened
+        return self._start_anew(shipped, complaints)
+
+    def _start_anew(
+        self, shipped: Callable[[Path], Iterable[str]] | None, complaints: list[str]
+    ) -> Opened[T]:
+        if shipped is None:
+            reasons = "; ".join(complaints) or "there are no versions"
+            raise DamagedError(f"{self.root} holds no knowledge that can be read: {reasons}")
+        with _disk(self.root):
+            (self.root / CURRENT).unlink(missing_ok=True)  # nothing is inherited from the damaged
+        version = self.add(shipped, "shipped")
+        return Opened(version, self.switch(version), complaints)
+
+    # Change. A new version is added, and then switched to.
+
+    def add(self, write: Callable[[Path], Iterable[str]], reason: str) -> int:
+        """Add a version: `write` fills a folder and returns the labels of its classes."""
+        version = self._next()
+        with _disk(self.folder(version)), atomic_directory(self.folder(version)) as aside:
+            write_note(aside, self._note_for(version, write(aside), reason))
+        return version
+
+    def adopt(self, folder: Path, labels: Iterable[str], reason: str, job: str) -> int:
+        """Add the result of a learning job by moving it here; done twice, it is there once."""
+        if (there := self.version_of_job(job)) is not None:
+            return there
+        if not folder.is_dir():
+            raise DamagedError(f"job {job} has no result at {folder}")
+        version = self._next()
+        with _disk(folder):
+            write_note(folder, self._note_for(version, labels, reason, job))
+            flush_tree(folder)
+            folder.rename(self.folder(version))
+            flush(self.folder_of_versions)
+        return version
+
+    def copy(self, version: int) -> int:
+        """Add a version that is equal to an earlier one, to go back to it."""
+        if version not in self.versions() or version == self.current:
+            known = ", ".join(str(v) for v in self.versions() if v != self.current) or "none"
+            raise UnknownVersionError(
+                f"there is no version {version} to restore; there are {known}"
+            )
+        note = self.note(version) or VersionNote("", 0.0)
+        new = self._next()
+        with _disk(self.folder(new)), atomic_directory(self.folder(new)) as aside:
+            shutil.copytree(self.folder(version), aside, dirs_exist_ok=True)
+            reason = f"version {version} restored"
+            write_note(aside, replace(note, reason=reason, made=time.time(), job=""))
+        return new
+
+    def switch(self, version: int, check: Callable[[T], None] = lambda content: None) -> T:
+        """Use a version from now on: read it, move `current`, remove versions beyond the limit.
+
+        A version that cannot be read, or of which `check` raises a NewfoundError, is removed,
+        and the one before stays in use.
+        """
+        try:
+            content = self._read(self.folder(version))
+            check(content)
+        except NewfoundError as error:
+            self._remove(version)
+            raise DamagedError(f"the new version {version} cannot be used: {error}") from error
+        self._point_to(version)
+        for old in self._superfluous():
+            self._remove(old)
+        return content
+
+    # Inside.
+
+    def _next(self) -> int:
+        return max(self.versions(), default=0) + 1
+
+    def _note_for(
+        self, version: int, labels: Iterable[str], reason: str, job: str = ""
+    ) -> VersionNote:
+        made = time.time()
+        before = self.note(self.current)
+        return VersionNote(reason, made, classes_after(before, labels, version, made), job)
+
+    def _point_to(self, version: int) -> None:
+        aside = self.root / f".{CURRENT}.new"
+        with _disk(self.root):
+            aside.unlink(missing_ok=True)
+            aside.symlink_to(Path(VERSIONS) / self.folder(version).name)
+            aside.replace(self.root / CURRENT)
+            flush(self.root)
+
+    def _superfluous(self) -> list[int]:
+        return [v for v in self.versions()[: -self._keep] if v != self.current]
+
+    def _remove(self, version: int) -> None:
+        """Renamed first: a version is never seen half removed. What stays is swept later."""
+        hidden = self.folder_of_versions / f".{version:06d}.removed"
+        with suppress(OSError):
+            self.folder(version).rename(hidden)
+            shutil.rmtree(hidden)
+
+    def _sweep(self) -> None:
+        """Remove what interrupted writers left behind; we hold the lock, so none is at work."""
+        for entry in self.folder_of_versions.glob(".*"):
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _job(note: VersionNote | None) -> str:
+    return note.job if note else ""
+
+
+@contextmanager
+def _disk(where: Path) -> Iterator[None]:
+    """Turn what the operating system refuses into a StorageError."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{where} could not be written: {error}") from error
+    except CheckpointError as error:
+        if isinstance(error.__cause__, OSError):
+            raise StorageError(str(error)) from error
+        raise KnowledgeError(str(error)) from error

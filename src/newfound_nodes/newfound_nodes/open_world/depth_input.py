@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The depth image that belongs to a colour image."""
+
+import threading
+import time
+from collections import deque
+from typing import Any
+
+import numpy as np
+from rclpy.node import Node
+from sensor_msgs.msg import Image
+
+from newfound_nodes import images
+from newfound_nodes.image_input import ImageInput
+
+_RECENT = 10  # depth images kept to choose from
+
+
+class DepthInput(ImageInput):
+    """Keeps the newest depth images of a topic and finds the one of a moment."""
+
+    def __init__(self, node: Node, topic: str, reliability: str) -> None:
+        super().__init__(node, topic, "raw", reliability)
+        self._recent: deque[Image] = deque(maxlen=_RECENT)
+        self._arrived = threading.Condition()
+
+    def at(self, stamp: Any, tolerance: float, patience: float) -> np.ndarray | None:
+        """The depth in metres nearest to a stamp, at most `tolerance` seconds away.
+
+        Depth often comes a little after colour: it is waited for, `patience` seconds at most.
+        None if there is none.
+        """
+        wanted, end = _nanoseconds(stamp), time.monotonic() + patience
+        with self._arrived:
+            while (found := self._nearest(wanted, tolerance)) is None:
+                if not self.subscribed or not self._arrived.wait(end - time.monotonic()):
+                    return None
+        return images.to_depth(found)
+
+    def _nearest(self, wanted: int, tolerance: float) -> Image | None:
+        distances = [(abs(_nanoseconds(m.header.stamp) - wanted), m) for m in self._recent]
+        if not distances:
+            return None
+        distance, message = min(distances, key=lambda pair: pair[0])
+        return message if distance <= tolerance * 1e9 else None
+
+    def _receive(self, message: Image) -> None:
+        self.counters.receive()
+        with self._arrived:
+            self._recent.append(message)
+            self._arrived.notify_all()
+
+
+def _nanoseconds(stamp: Any) -> int:
+    return stamp.sec * 10**9 + stamp.nanosec

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Learning jobs for tests, and a learning process that does as its label says."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from newfound_core.backbones import build_backbone
+from newfound_core.models import save_model
+from newfound_core.open_world.heads import build_head
+from newfound_core.open_world.inputs import Inputs
+from newfound_core.open_world.job import Job
+from newfound_core.open_world.learner import learn_step
+from newfound_core.open_world.memory import Memory, MemoryConfig, Sample
+from newfound_core.open_world.memory_store import save_memory
+from newfound_core.open_world.model import OpenWorldModel
+from newfound_core.open_world.step_config import StepConfig
+from newfound_core.preprocessing import Preprocessing
+
+# Speaks the format of a real one, without a network: what it does is written in the label.
+LEARNER = """
+import os, signal, sys, time
+from pathlib import Path
+from newfound_core.open_world import job as jobs
+
+folder = Path(sys.argv[1])
+label = jobs.read_job(folder).label
+starts = folder / "starts"
+starts.write_text(starts.read_text() + "+" if starts.exists() else "+")
+(folder / "pid").write_text(str(os.getpid()))
+jobs.append_progress(folder, jobs.JobProgress("training", 0.5, 12.0))
+if label == "dies once" and starts.read_text() == "+" or label == "dies":
+    os.kill(os.getpid(), signal.SIGKILL)
+while label.startswith("waits") and not (folder / "go").exists():
+    if jobs.is_cancelled(folder) and label != "waits deaf":
+        jobs.write_result(folder, jobs.JobResult("cancelled", "as asked"))
+        sys.exit(3)
+    time.sleep(0.02)
+if label == "forgets":
+    accuracy = {"mug": jobs.ClassAccuracy(10, 0.9, 0.5), "new": jobs.ClassAccuracy(5, None, 1.0)}
+    jobs.write_result(folder, jobs.JobResult("forgot_too_much", "40 points", accuracy=accuracy))
+    sys.exit(3)
+(folder / jobs.CHECKPOINT_NAME).mkdir(exist_ok=True)
+(folder / jobs.CHECKPOINT_NAME / "what").write_text(label)
+accuracy = {"mug": jobs.ClassAccuracy(10, 0.9, 0.8), "cup": jobs.ClassAccuracy(30, 0.5, 0.6)}
+jobs.write_result(folder, jobs.JobResult("learned", accuracy=accuracy))
+"""
+
+
+@pytest.fixture
+def learner(tmp_path):
+    """The command of that process."""
+    script = tmp_path / "learner.py"
+    script.write_text(LEARNER)
+    return (sys.executable, str(script))
+
+
+@pytest.fixture
+def make_job():
+    """A job and its images."""
+
+    def make(label):
+        return Job(label, "../../current"), {"00.jpg": b"\xff\xd8\xff"}
+
+    return make
+
+
+COLOURS = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (30, 60, 220)}
+
+
+@pytest.fixture(scope="session")
+def square():
+    """A picture of a square of a colour on grey noise, uint8 [48, 64, 3]."""
+
+    def make(colour, seed=0):
+        generator = np.random.default_rng([seed, *colour])
+        pixels = generator.integers(100, 120, (48, 64, 3)).astype(np.uint8)
+        pixels[8:40, 12:52] = colour
+        return pixels
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def shipped(tmp_path_factory, square):
+    """A tiny open-world checkpoint with a memory, that knows three colours."""
+    torch.manual_seed(0)
+    backbone = build_backbone("cifar_resnet20", width=0.25)
+    model = OpenWorldModel(backbone, build_head("bdoc", backbone.feature_dim))
+    preprocessing = Preprocessing(16)
+    samples = [
+        Sample(square(colour, seed), label, f"{label}{seed}")
+        for label, colour in COLOURS.items()
+        for seed in range(6)
+    ]
+    memory, inputs = Memory(MemoryConfig(40)), Inputs(preprocessing)
+    step = learn_step(model, samples, memory, inputs, StepConfig(epochs=0))
+    return save_model(
+        tmp_path_factory.mktemp("shipped") / "model",
+        step.model,
+        list(COLOURS),
+        preprocessing,
+        write_memory=lambda place: save_memory(step.memory, place),
+    )

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+import shutil
+
+import pytest
+
+from newfound_core.errors import DataError
+from newfound_core.knowledge.contents import without_class
+from newfound_core.knowledge.errors import DamagedError, LockedError, UnknownVersionError
+from newfound_nodes.open_world.keeper import KnowledgeKeeper
+
+
+@pytest.fixture
+def make_keeper(tmp_path, shipped):
+    keepers = []
+
+    def make(**options):
+        keepers.append(KnowledgeKeeper(tmp_path / "base", shipped, **options))
+        return keepers[-1]
+
+    yield make
+    for keeper in keepers:
+        keeper.close()
+
+
+def test_forgetting_and_restoring_are_told_to_whoever_listens(make_keeper):
+    told = []
+    keeper = make_keeper(changed=told.append)
+    assert keeper.forget("green") == 2
+    assert keeper.restore(1) == 3
+    assert [now.knowledge.labels for now in told] == [("red", "blue"), ("red", "green", "blue")]
+    assert [now.restorable for now in told] == [[1], [1, 2]]
+    assert told[-1].classes["green"].since_version == 1
+    with pytest.raises(DataError, match="no class"):
+        keeper.forget("yellow")
+    with pytest.raises(UnknownVersionError):
+        keeper.restore(77)
+    assert keeper.now.version == 3
+
+
+def test_a_result_with_other_classes_than_it_should_have_is_not_used(
+    make_keeper, tmp_path, shipped
+):
+    keeper = make_keeper()
+    result = tmp_path / "result"
+    without_class(shipped, "blue")(result)
+    with pytest.raises(DamagedError, match="cannot be used"):
+        keeper.adopt("1", "lemon", result)
+    assert keeper.now.version == 1
+    keeper.close()
+    assert make_keeper().now.version == 1
+
+
+def test_a_result_of_a_job_is_used_once(make_keeper, tmp_path, shipped):
+    keeper = make_keeper()
+    result = tmp_path / "result"
+    shutil.copytree(shipped, result)
+    assert keeper.adopt("1", "blue", result) == 2
+    assert keeper.adopt("1", "blue", result) == 2
+
+
+def test_looks_are_asked_for_before_knowledge_is_used(make_keeper):
+    asked = []
+    keeper = make_keeper(look=lambda knowledge: asked.append(knowledge.labels) or {"u1": 1})
+    keeper.forget("red")
+    assert asked == [("red", "green", "blue"), ("green", "blue")]
+    assert keeper.now.looks == {"u1": 1}
+
+
+def test_a_keeper_that_cannot_begin_leaves_no_lock(tmp_path, shipped, make_keeper):
+    with pytest.raises(DamagedError):
+        KnowledgeKeeper(tmp_path / "base", None)
+    keeper = make_keeper()
+    with pytest.raises(LockedError):
+        make_keeper()
+    keeper.close()

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from newfound_core.knowledge.errors import DamagedError, StorageError
+from newfound_core.open_world import job as jobs
+from newfound_nodes.open_world.learning_queue import LearningQueue, QueueFullError, Switching
+from tests.harness import eventually
+
+
+class Owner:
+    """The owner of the knowledge: counts versions, remembers reports."""
+
+    def __init__(self):
+        self.number = 7
+        self.adopted = []
+        self.reports = []
+        self.refuse = None
+        self.lock = threading.Lock()
+
+    def switching(self):
+        return Switching(lambda: self.number, self.adopt, self.reports.append)
+
+    def adopt(self, job, label, checkpoint):
+        if self.refuse:
+            raise self.refuse
+        with self.lock:
+            self.adopted.append((job, label, (checkpoint / "what").read_text()))
+            self.number += 1
+        return self.number
+
+    def stages(self, job):
+        stages = [report.stage for report in self.reports if report.job == job]
+        return [s for i, s in enumerate(stages) if i == 0 or stages[i - 1] != s]
+
+
+@pytest.fixture
+def owner():
+    return Owner()
+
+
+@pytest.fixture
+def make_queue(tmp_path, learner, owner):
+    queues = []
+
+    def make(**options):
+        options = {"command": learner} | options
+        queues.append(LearningQueue(tmp_path / "jobs", owner.switching(), **options))
+        return queues[-1]
+
+    yield make
+    for queue in queues:
+        queue.close()
+
+
+@pytest.fixture
+def queue(make_queue):
+    return make_queue()
+
+
+def finished(queue, job):
+    status = eventually(lambda: (s := queue.status(job)) and s.final and s, f"end of {job}")
+    eventually(lambda: job not in queue.folders.unfinished())
+    return status
+
+
+def pid_of(folder):
+    """The process at work on a job, once there is one."""
+    path = folder / "pid"
+    return int(eventually(lambda: path.exists() and path.read_text(), "a learning process"))
+
+
+def test_a_job_is_learned_and_switched_to(queue, owner, make_job):
+    job, before = queue.add(*make_job("vase"))
+    status = finished(queue, job)
+    assert (before, status.stage, status.version, status.progress) == (0, "done", 8, 1.0)
+    assert owner.adopted == [(job, "vase", "vase")]
+    stages = owner.stages(job)
+    assert stages[0] == "queued"
+    assert stages[-2:] == ["switching", "done"]
+    assert (status.accuracy_before, status.accuracy_after) == pytest.approx((0.6, 0.65))
+
+
+def test_one_job_runs_at_a_time_and_the_others_queue(queue, owner, make_job):
+    first, _ = queue.add(*make_job("waits 1"))
+    second, before = queue.add(*make_job("vase"))
+    assert before == 1
+    pid_of(queue.folders.folder(first))
+    assert queue.status(second).stage == "queued"
+    assert queue.labels() == {"waits 1", "vase"}
+    (queue.folders.folder(first) / "go").touch()
+    finished(queue, second)
+    assert [adopted[1] for adopted in owner.adopted] == ["waits 1", "vase"]
+    assert not queue.busy
+
+
+def test_a_flood_of_requests_is_turned_away(make_queue, make_job):
+    queue = make_queue(limit=3)
+    for number in range(3):
+        queue.add(*make_job(f"waits {number}"))
+    for _ in range(50):
+        with pytest.raises(QueueFullError, match="3 jobs"):
+            queue.add(*make_job("one too many"))
+    assert len(list(queue.folders.root.iterdir())) == 3
+
+
+@pytest.mark.parametrize("label", ["waits", "waits deaf"])
+def test_a_running_job_can_be_cancelled(queue, owner, make_job, label):
+    job, _ = queue.add(*make_job(label))
+    pid_of(queue.folders.folder(job))
+    assert queue.cancel(job)
+    assert finished(queue, job).stage == "cancelled"
+    assert owner.adopted == []
+    assert not queue.cancel(job)
+    assert not queue.cancel("999999")
+
+
+def test_a_queued_job_can_be_cancelled_before_it_starts(queue, make_job):
+    first, _ = queue.add(*make_job("waits"))
+    second, _ = queue.add(*make_job("vase"))
+    queue.cancel(second)
+    (queue.folders.folder(first) / "go").touch()
+    assert finished(queue, second).stage == "cancelled"
+    assert not (queue.folders.folder(second) / "pid").exists()
+
+
+def test_a_job_that_forgets_too_much_is_rejected(queue, owner, make_job):
+    job, _ = queue.add(*make_job("forgets"))
+    status = finished(queue, job)
+    assert (status.stage, status.message) == ("rejected", "40 points")
+    assert (status.accuracy_before, status.accuracy_after) == (0.9, 0.5)
+    assert owner.adopted == []
+
+
+def test_a_learner_that_is_killed_is_started_again(queue, make_job):
+    job, _ = queue.add(*make_job("dies once"))
+    assert finished(queue, job).stage == "done"
+    assert (queue.folders.folder(job) / "starts").read_text() == "++"
+
+
+def test_a_learner_that_always_dies_is_given_up(make_queue, make_job):
+    queue = make_queue(attempts=2)
+    job, _ = queue.add(*make_job("dies"))
+    status = finished(queue, job)
+    assert status.stage == "failed"
+    assert "signal 9" in status.message
+    assert (queue.folders.folder(job) / "starts").read_text() == "++"
+    assert (queue.folders.folder(job) / "images").is_dir(), "the images are not lost"
+
+
+def test_a_closed_queue_is_taken_up_by_the_next(queue, make_queue, owner, make_job):
+    job, _ = queue.add(*make_job("waits"))
+    pid = pid_of(queue.folders.folder(job))
+    queue.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    later = make_queue()
+    assert later.labels() == {"waits"}
+    (later.folders.folder(job) / "go").touch()
+    assert finished(later, job).stage == "done"
+
+
+NODE = """
+import sys, time
+from pathlib import Path
+from newfound_core.open_world.job import Job
+from newfound_nodes.open_world.learning_queue import LearningQueue, Switching
+
+owner = Switching(lambda: 7, lambda *_: 8, lambda status: None)
+queue = LearningQueue(Path(sys.argv[1]), owner, command=sys.argv[2:])
+queue.add(Job("waits", "../../current"), {"00.jpg": b"..."})
+time.sleep(600)
+"""
+
+
+def test_a_learner_whose_node_was_killed_is_found_and_followed(tmp_path, make_queue, learner):
+    node = subprocess.Popen([sys.executable, "-c", NODE, str(tmp_path / "jobs"), *learner])
+    folder = tmp_path / "jobs" / "000001"
+    pid = pid_of(folder)
+    node.kill()
+    node.wait()
+    os.kill(pid, 0)  # it lives on
+    queue = make_queue()
+    eventually(lambda: queue.status("000001").stage == "training")
+    (folder / "go").touch()
+    assert finished(queue, "000001").stage == "done"
+    assert (folder / "starts").read_text() == "+", "no second process was started"
+
+
+def test_what_was_learned_on_other_knowledge_is_learned_again(queue, owner, make_job):
+    job, _ = queue.add(*make_job("waits"))
+    folder = queue.folders.folder(job)
+    pid_of(folder)
+    owner.number = 9
+    (folder / "go").touch()
+    assert finished(queue, job).stage == "done"
+    assert (folder / "starts").read_text() == "++"
+
+
+@pytest.mark.parametrize("error", [StorageError("disk full"), DamagedError("not readable")])
+def test_knowledge_that_cannot_be_switched_to_is_a_failed_job(queue, owner, make_job, error):
+    owner.refuse = error
+    job, _ = queue.add(*make_job("vase"))
+    status = finished(queue, job)
+    assert (status.stage, status.message) == ("failed", str(error))
+
+
+def test_a_damaged_job_fails_and_the_next_one_is_done(queue, make_job):
+    first, _ = queue.add(*make_job("waits"))
+    second, _ = queue.add(*make_job("vase"))
+    third, _ = queue.add(*make_job("fork"))
+    (queue.folders.folder(second) / "job.json").write_text("{")
+    (queue.folders.folder(first) / "go").touch()
+    assert finished(queue, third).stage == "done"
+    assert "damaged" in queue.status(second).message
+
+
+def test_old_jobs_are_removed_but_not_their_last_statuses(queue, make_job, monkeypatch):
+    monkeypatch.setattr("newfound_nodes.open_world.job_folders._FINISHED_KEPT", 2)
+    names = [queue.add(*make_job(f"thing {number}"))[0] for number in range(4)]
+    finished(queue, names[-1])
+    assert sorted(e.name for e in queue.folders.root.iterdir()) == names[2:]
+    assert queue.status(names[0]).stage == "done"
+
+
+def test_the_status_of_a_finished_job_survives_a_restart(queue, make_queue, make_job):
+    job, _ = queue.add(*make_job("vase"))
+    status = finished(queue, job)
+    queue.close()
+    assert make_queue().status(job) == status
+    assert make_queue().status("../../etc") is None
+
+
+def test_the_learning_process_can_be_killed_for_real(queue, make_job):
+    job, _ = queue.add(*make_job("waits"))
+    folder = queue.folders.folder(job)
+    os.kill(pid_of(folder), signal.SIGKILL)
+    eventually(lambda: (folder / "starts").read_text() == "++")
+    (folder / "go").touch()
+    assert finished(queue, job).stage == "done"
+    assert jobs.read_result(folder).learned

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from newfound_core.detection.detector import Detector
+from newfound_core.detection.unknowns import UnknownsConfig, View
+from newfound_core.detection.whole_image import WholeImage
+from newfound_core.open_world.job import LearningOptions
+from newfound_msgs.srv import AddUnknownClass
+from newfound_nodes.open_world.mind import Listener, Mind, MindConfig
+from tests.harness import eventually
+
+RED, YELLOW = (220, 40, 40), (230, 220, 40)
+
+
+@pytest.fixture
+def make_mind(tmp_path, shipped, learner):
+    minds = []
+
+    def make(told=None):
+        told = [] if told is None else told
+        listener = Listener(told.append, told.append, told.append)
+        config = MindConfig(
+            tmp_path / "base", shipped, unknowns=UnknownsConfig(announce_after=3), learner=learner
+        )
+        minds.append(Mind(config, Detector(WholeImage()), listener))
+        return minds[-1]
+
+    yield make
+    for mind in minds:
+        mind.close()
+
+
+@pytest.fixture
+def show(square):
+    def show(mind, colour, count=1):
+        for number in range(count):
+            seen = mind.see(square(colour, number), None, View(number, "camera", 64, 48))
+        return seen
+
+    return show
+
+
+def ask(mind, label, unknown_id):
+    request = AddUnknownClass.Request(label=label, unknown_id=unknown_id)
+    return mind.learn(request, LearningOptions())[0]
+
+
+def test_unknown_objects_are_the_same_after_a_restart(make_mind, show):
+    told = []
+    mind = make_mind(told)
+    seen = show(mind, YELLOW, 8)
+    assert {entry.id for entry in told} == {seen.unknown_ids[0]}
+    mind.close()
+    later = make_mind()
+    assert [entry.id for entry in later.unknowns()] == seen.unknown_ids
+    assert show(later, YELLOW, 4).unknown_ids == seen.unknown_ids
+    assert show(later, RED).found[0].label == "red"
+
+
+def test_an_unknown_whose_job_failed_waits_again(make_mind, show):
+    mind = make_mind()
+    (unknown_id,) = show(mind, YELLOW, 8).unknown_ids
+    job = ask(mind, "forgets", unknown_id)
+    eventually(lambda: mind.queue.status(job).final)
+    eventually(lambda: mind.unknown(unknown_id).state == "waiting")
+
+
+def test_while_it_is_learned_an_unknown_says_so_even_after_a_restart(make_mind, show):
+    mind = make_mind()
+    (unknown_id,) = show(mind, YELLOW, 8).unknown_ids
+    job = ask(mind, "waits", unknown_id)
+    assert (mind.unknown(unknown_id).state, mind.unknown(unknown_id).label) == (
+        "learning",
+        "waits",
+    )
+    mind.close()
+    later = make_mind()
+    assert later.unknown(unknown_id).state == "learning"
+    later.queue.cancel(job)
+    eventually(lambda: later.unknown(unknown_id).state == "waiting")
+
+
+def test_a_dismissed_unknown_stays_dismissed(make_mind, show):
+    mind = make_mind()
+    (unknown_id,) = show(mind, YELLOW, 8).unknown_ids
+    assert mind.dismiss(unknown_id)
+    assert not mind.dismiss("u0")
+    mind.close()
+    assert make_mind().unknown(unknown_id).state == "dismissed"
+
+
+def test_new_knowledge_is_used_from_the_next_frame_on(make_mind, show):
+    mind = make_mind()
+    assert show(mind, RED).found[0].label == "red"
+    mind.keeper.forget("red")
+    seen = show(mind, RED)
+    assert (seen.version, seen.found[0].label == "red") == (2, False)

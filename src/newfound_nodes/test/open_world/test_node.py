@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole node over DDS, with a tiny model and the real learning process."""
+
+import array
+import os
+import signal
+
+import cv2
+import numpy as np
+import pytest
+from rclpy.action import ActionClient
+from sensor_msgs.msg import CompressedImage, Image
+
+from newfound_msgs.action import LearnClass
+from newfound_msgs.msg import (
+    KnowledgeBase,
+    LearningStatus,
+    OpenWorldDetection,
+    OpenWorldDetections,
+    UnknownObject,
+)
+from newfound_msgs.srv import AddUnknownClass, ForgetClass, ListClasses, RestoreKnowledge
+from newfound_nodes.open_world.node import OpenWorldDetector
+from newfound_nodes.qos import LATCHED
+from tests.harness import ACTIVE, UNCONFIGURED, eventually, image, values
+
+RED, YELLOW = (220, 40, 40), (230, 220, 40)
+NODE = "/open_world_detector"
+Added, Forgot = AddUnknownClass.Response, ForgetClass.Response
+Restored = RestoreKnowledge.Response
+
+
+def frame(pixels, number=0):
+    message = image(pixels.shape[1], pixels.shape[0], number)
+    message.data = array.array("B", pixels.tobytes())
+    return message
+
+
+def picture(pixels, kind=".png"):
+    content = cv2.imencode(kind, cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1].tobytes()
+    return CompressedImage(format=kind[1:], data=content)
+
+
+@pytest.fixture
+def parameters(tmp_path, shipped):
+    return {
+        "checkpoint": str(shipped),
+        "knowledge_base": str(tmp_path / "base"),
+        "announce_after": 3,
+        "learning_epochs": 1,
+        "learning_threads": 1,
+        "max_accuracy_loss": 1.0,
+    }
+
+
+class Robot:
+    """A node, a camera, and everything that it says."""
+
+    def __init__(self, ros, node, square):
+        self.ros, self.node, self.square, self.number = ros, node, square, 0
+        self.detections = ros.collect(OpenWorldDetections, f"{NODE}/detections")
+        self.unknowns = ros.collect(UnknownObject, f"{NODE}/unknowns")
+        self.learning = ros.collect(LearningStatus, f"{NODE}/learning")
+        self.camera = ros.publisher(Image, "/image")
+        ros.connected(self.camera)
+        eventually(lambda: node._input.reliability() == "reliable", "reliable subscription")
+
+    def see(self, colour, count=1):
+        """Show a colour; what was detected last."""
+        for _ in range(count):
+            self.number += 1
+            before = len(self.detections)
+            self.camera.publish(frame(self.square(colour, self.number), self.number))
+            eventually(lambda b=before: len(self.detections) > b, "detections")
+        return self.detections[-1].detections[0]
+
+    def ask(self, kind, name, **request):
+        return self.ros.call(kind, f"{NODE}/{name}", kind.Request(**request))
+
+    def add(self, label, colour=YELLOW, count=4, **request):
+        images = [picture(self.square(colour, 100 + i)) for i in range(count)]
+        request = {"images": images} | request
+        return self.ask(AddUnknownClass, "add_unknown_class", label=label, **request)
+
+    def end_of(self, job):
+        return eventually(
+            lambda: next((s for s in self.learning if s.job_id == job and s.stage >= 10), None),
+            f"end of job {job}",
+            patience=200,
+        )
+
+
+@pytest.fixture
+def robot(ros, parameters, square):
+    return Robot(ros, ros.started(OpenWorldDetector, **parameters), square)
+
+
+def test_known_things_are_named_and_others_called_unknown(robot):
+    red = robot.see(RED)
+    assert (red.kind, red.label, red.nearest_label) == (
+        OpenWorldDetection.KIND_KNOWN,
+        "red",
+        "red",
+    )
+    assert 0 < red.distance <= red.limit
+    assert (red.region.width, red.region.height) == (64, 48)
+    yellow = robot.see(YELLOW)
+    assert (yellow.kind, yellow.label) == (OpenWorldDetection.KIND_UNKNOWN, "")
+    assert yellow.distance > yellow.limit
+    assert robot.detections[-1].knowledge_version == 1
+    assert robot.detections[-1].header.frame_id == f"camera {robot.number}"
+
+
+@pytest.mark.slow
+def test_an_unknown_is_announced_learned_and_recognised(robot):
+    seen = robot.see(YELLOW, 12)
+    announced = eventually(lambda: robot.unknowns and robot.unknowns[0])
+    assert (announced.state, announced.sightings) == (UnknownObject.STATE_WAITING, 3)
+    assert seen.unknown_id == announced.id
+    assert len({message.id for message in robot.unknowns}) == 1
+    added = robot.add("lemon", images=[], unknown_id=announced.id)
+    assert (added.result, added.queue_position) == (Added.RESULT_OK, 0)
+    done = robot.end_of(added.job_id)
+    assert (done.stage, done.knowledge_version) == (LearningStatus.STAGE_DONE, 2), done.message
+    assert robot.see(YELLOW).label == "lemon"
+    assert robot.see(RED).label == "red"
+    eventually(lambda: robot.unknowns[-1].state == UnknownObject.STATE_LEARNED)
+    late = []
+    robot.ros.client.create_subscription(KnowledgeBase, f"{NODE}/knowledge", late.append, LATCHED)
+    knowledge = eventually(lambda: late and late[-1])
+    assert [known.label for known in knowledge.classes] == ["red", "green", "blue", "lemon"]
+    assert (knowledge.classes[3].since_version, knowledge.restorable_versions[0]) == (2, 1)
+
+    forgot = robot.ask(ForgetClass, "forget_class", label="lemon")
+    assert (forgot.result, forgot.knowledge_version) == (Forgot.RESULT_OK, 3)
+    assert robot.see(YELLOW).label == ""
+    restored = robot.ask(RestoreKnowledge, "restore_knowledge", version=2)
+    assert (restored.result, restored.knowledge_version) == (Restored.RESULT_OK, 4)
+    assert robot.see(YELLOW).label == "lemon"
+
+
+@pytest.mark.slow
+def test_the_action_follows_a_job_to_its_end_and_can_be_cancelled(robot):
+    client = ActionClient(robot.ros.client, LearnClass, f"{NODE}/learn_class")
+    assert client.wait_for_server(60)
+    feedback = []
+
+    def send(label, count=4):
+        images = [picture(robot.square(YELLOW, i)) for i in range(count)]
+        goal = LearnClass.Goal(label=label, images=images)
+        sent = client.send_goal_async(goal, lambda message: feedback.append(message.feedback))
+        handle = eventually(lambda: sent.done() and sent.result())
+        return handle, handle.get_result_async()
+
+    _, learned = send("lemon")
+    second, cancelled = send("sun")  # waits for the first
+    _, refused = send("red")
+    result = eventually(lambda: refused.done() and refused.result().result)
+    assert result.result == LearnClass.Result.RESULT_LABEL_EXISTS
+    second.cancel_goal_async()
+    result = eventually(lambda: cancelled.done() and cancelled.result().result, patience=200)
+    assert result.result == LearnClass.Result.RESULT_CANCELLED
+    result = eventually(lambda: learned.done() and learned.result().result, patience=200)
+    assert (result.result, result.knowledge_version) == (0, 2), result.message
+    assert 0 <= result.accuracy_before <= 1
+    assert {f.status.label for f in feedback} >= {"lemon"}
+    assert robot.see(YELLOW).label == "lemon"
+
+
+def test_requests_that_cannot_be_are_refused_with_the_reason(robot):
+    junk = [CompressedImage(format="jpeg", data=b"not an image")] * 3
+    for request, code in (
+        ({"label": ""}, Added.RESULT_INVALID_LABEL),
+        ({"label": "../../etc/passwd"}, Added.RESULT_INVALID_LABEL),
+        ({"label": "x" * 10_000}, Added.RESULT_INVALID_LABEL),
+        ({"label": "red"}, Added.RESULT_LABEL_EXISTS),
+        ({"label": "lemon", "images": [], "unknown_id": "u0"}, Added.RESULT_UNKNOWN_ID),
+        ({"label": "lemon", "images": [], "unknown_id": "../x"}, Added.RESULT_UNKNOWN_ID),
+        ({"label": "lemon", "images": junk}, Added.RESULT_BAD_IMAGES),
+        ({"label": "lemon", "images": []}, Added.RESULT_BAD_IMAGES),
+    ):
+        answer = robot.add(**request)
+        assert (answer.result, answer.job_id) == (code, ""), answer.message
+        assert answer.message
+    for label in ("unheard of", ""):
+        answer = robot.ask(ForgetClass, "forget_class", label=label)
+        assert (answer.result, answer.knowledge_version) == (Forgot.RESULT_UNKNOWN_LABEL, 1)
+    for version in (0, 1, 99, 2**63):
+        answer = robot.ask(RestoreKnowledge, "restore_knowledge", version=version)
+        assert answer.result == Restored.RESULT_UNKNOWN_VERSION
+    answer = robot.ask(ListClasses, "list_classes")
+    assert [known.label for known in answer.knowledge.classes] == ["red", "green", "blue"]
+    assert answer.knowledge.memory_size == 18
+
+
+def test_a_flood_of_requests_fills_the_queue_and_no_more(ros, parameters, square):
+    node = ros.started(OpenWorldDetector, **parameters | {"queue_limit": 2})
+    robot = Robot(ros, node, square)
+    answers = [robot.add(f"thing {number}", count=2) for number in range(6)]
+    results = [answer.result for answer in answers]
+    assert results.count(Added.RESULT_BUSY) >= 3
+    assert results[:2] == [Added.RESULT_OK, Added.RESULT_OK]
+    assert robot.add("thing 0").result in (Added.RESULT_LABEL_EXISTS, Added.RESULT_BUSY)
+    assert robot.ask(ForgetClass, "forget_class", label="red").result == Forgot.RESULT_BUSY
+    for answer in answers[:2]:
+        node.mind.queue.cancel(answer.job_id)
+    assert robot.see(RED).label == "red", "frames go on meanwhile"
+
+
+def test_a_node_that_is_not_active_says_so(ros, parameters):
+    ros.add(OpenWorldDetector, **parameters | {"autostart": False})
+    request = AddUnknownClass.Request(label="lemon")
+    answer = ros.call(AddUnknownClass, f"{NODE}/add_unknown_class", request)
+    assert answer.result == Added.RESULT_NOT_READY
+    answer = ros.call(ListClasses, f"{NODE}/list_classes", ListClasses.Request())
+    assert (answer.result, answer.knowledge.version) == (ListClasses.Response.RESULT_NOT_READY, 0)
+
+
+def test_a_second_node_on_the_same_knowledge_refuses(ros, parameters):
+    ros.started(OpenWorldDetector, **parameters)
+    second = ros.add(OpenWorldDetector, "second", **parameters | {"autostart": False})
+    assert not ros.change("/second", "configure")
+    assert second.state() == UNCONFIGURED
+    assert ros.change(NODE, "deactivate")
+    assert ros.change(NODE, "cleanup")
+    assert ros.change("/second", "configure")
+
+
+def test_a_checkpoint_of_another_method_leaves_the_node_unconfigured(ros, parameters, checkpoint):
+    parameters |= {"checkpoint": str(checkpoint("source")), "autostart": False}
+    node = ros.add(OpenWorldDetector, **parameters)
+    assert not ros.change(NODE, "configure")
+    assert node.state() == UNCONFIGURED
+    assert node.mind is None
+
+
+def test_a_damaged_version_on_start_is_passed_over_and_reported(ros, parameters, square, tmp_path):
+    robot = Robot(ros, ros.started(OpenWorldDetector, **parameters), square)
+    assert robot.ask(ForgetClass, "forget_class", label="blue").knowledge_version == 2
+    ros.change(NODE, "deactivate")
+    ros.change(NODE, "cleanup")
+    tensors = tmp_path / "base" / "current" / "model.safetensors"
+    tensors.write_bytes(tensors.read_bytes()[:1000])
+    diagnostics = ros.diagnostics(NODE)
+    assert ros.change(NODE, "configure")
+    assert ros.change(NODE, "activate")
+    answer = robot.ask(ListClasses, "list_classes")
+    assert (answer.knowledge.version, len(answer.knowledge.classes)) == (1, 3)
+    eventually(
+        lambda: (s := diagnostics()) and "version 2" in values(s).get("complaints", ""),
+        "a report",
+    )
+
+
+@pytest.mark.slow
+def test_a_killed_node_loses_neither_knowledge_nor_unknowns_nor_the_job(
+    ros, parameters, square, tmp_path
+):
+    arguments = ["-m", "newfound_nodes.open_world.node", "--ros-args"]
+    for key, value in parameters.items():
+        arguments += ["-p", f"{key}:={value}"]
+    first = ros.process(*arguments)
+    service = ros.client.create_client(AddUnknownClass, f"{NODE}/add_unknown_class")
+    assert service.wait_for_service(250), "a process that imports torch on a busy machine"
+    learning = ros.collect(LearningStatus, f"{NODE}/learning")
+    images = [picture(square(YELLOW, i)) for i in range(4)]
+    request = AddUnknownClass.Request(label="lemon", images=images)
+
+    def added():
+        return ros.call(AddUnknownClass, f"{NODE}/add_unknown_class", request)
+
+    answer = eventually(lambda: (a := added()).result != Added.RESULT_NOT_READY and a)
+    assert answer.result in (Added.RESULT_OK, Added.RESULT_LABEL_EXISTS)
+    eventually(lambda: learning, "the job has begun")
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    node = ros.started(OpenWorldDetector, **parameters)
+    eventually(lambda: "lemon" in node.mind.keeper.now.knowledge.labels, patience=200)
+    assert node.state() == ACTIVE
+    assert node.mind.keeper.now.version == 2
+
+
+def test_depth_finds_things_on_a_table(ros, parameters, square):
+    parameters |= {"proposer": "depth", "depth_topic": "/depth", "depth_patience": 5.0}
+    node = ros.started(OpenWorldDetector, **parameters)
+    robot = Robot(ros, node, square)
+    depth = ros.publisher(Image, "/depth")
+    ros.connected(depth)
+    eventually(lambda: node._depth.reliability() == "reliable", "reliable subscription")
+    table = np.full((48, 64), 1000, np.uint16)
+    table[12:36, 16:48] = 900
+    colour, metres = frame(square(RED), 5), image(64, 48, 5)
+    metres.encoding, metres.step = "16UC1", 128
+    metres.data = array.array("B", table.tobytes())
+    depth.publish(metres)
+    robot.camera.publish(colour)
+    found = eventually(lambda: robot.detections and robot.detections[-1]).detections
+    region = found[0].region
+    assert len(found) == 1
+    assert abs(region.x_offset - 16) <= 1
+    assert abs(region.width - 32) <= 2
+    robot.camera.publish(frame(square(RED), 99))  # there is no depth of that moment
+    eventually(lambda: len(robot.detections) > 1, patience=60)
+    assert robot.detections[-1].detections == []
+
+
+def test_the_debug_image_shows_what_was_found(robot):
+    pictures = robot.ros.collect(Image, f"{NODE}/debug_image")
+    eventually(lambda: robot.node.wanted("debug_image"))
+    robot.see(RED)
+    shown = eventually(lambda: pictures and pictures[-1])
+    assert (shown.width, shown.height, shown.encoding) == (64, 48, "rgb8")
+    plain = frame(robot.square(RED, robot.number))
+    assert bytes(shown.data) != bytes(plain.data)

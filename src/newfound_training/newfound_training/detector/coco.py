@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures with boxes, from annotations in the JSON format of COCO.
+
+DATA/annotations.json and DATA/images/…, or the same in each folder below DATA
+"""
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from newfound_core.errors import DataError
+
+FILE, IMAGES = "annotations.json", "images"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture and the objects in it."""
+
+    path: Path
+    boxes: np.ndarray  # float32 [N, 4]: left, top, right, bottom in pixels
+    labels: tuple[str, ...]  # of the boxes
+
+
+def read_pictures(data: Path) -> list[Picture]:
+    """All pictures below a folder, in a fixed order; raises DataError."""
+    files = [data / FILE] if (data / FILE).is_file() else sorted(data.glob(f"*/{FILE}"))
+    if not files:
+        raise DataError(
+            f"{data} has no {FILE}, nor has a folder in it: give the folder that "
+            "`python -m newfound_sim generate detection` wrote, or data in the format of COCO"
+        )
+    return [picture for file in files for picture in _read(file)]
+
+
+def without_classes(pictures: Sequence[Picture], labels: Collection[str]) -> list[Picture]:
+    """Pictures that show none of some classes.
+
+    To hide the boxes alone would teach a network that such things are background.
+    """
+    return [picture for picture in pictures if not set(picture.labels) & set(labels)]
+
+
+def _read(file: Path) -> list[Picture]:
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+        names = {c["id"]: str(c["name"]) for c in document["categories"]}
+        found: dict[int, list[dict[str, Any]]] = {i["id"]: [] for i in document["images"]}
+        for entry in document["annotations"]:
+            if not entry.get("iscrowd"):
+                found[entry["image_id"]].append(entry)
+        return [_picture(file, image, found[image["id"]], names) for image in document["images"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{file} is not an annotation file of COCO: {error!r}") from error
+
+
+def _picture(
+    file: Path, image: dict[str, Any], entries: list[dict[str, Any]], names: dict[int, str]
+) -> Picture:
+    name = Path(image["file_name"])
+    if name.is_absolute() or ".." in name.parts:
+        raise DataError(f"{file} refers to {str(name)!r}, outside of its folder")
+    path = next(
+        (p for p in (file.parent / name, file.parent / IMAGES / name) if p.is_file()), None
+    )
+    if path is None:
+        raise DataError(f"{file} refers to {str(name)!r}, which is not there")
+    corners = np.array([entry["bbox"] for entry in entries], np.float32).reshape(-1, 4)
+    corners[:, 2:] += corners[:, :2]
+    return Picture(path, corners, tuple(names[entry["category_id"]] for entry in entries))

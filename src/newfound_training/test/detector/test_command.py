@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import pytest
+
+from newfound_core.detection.region_proposer import load_region_proposer
+from newfound_training.commands import main
+from newfound_training.detector.coco import read_pictures
+from newfound_training.detector.task import read_rgb
+
+SMALL = [
+    "--backbone", "cifar_resnet20", "--weights", "random", "--frozen-stages", "0",
+    "--image-size", "48", "--strides", "2", "4", "--anchor-sizes", "14", "22", "--channels", "16",
+    "--batch-size", "4", "--new-lr", "0.02", "--lr", "0.02", "--warmup", "5",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_it_learns_to_find_objects_and_its_checkpoint_does(boxes_data, tmp_path):
+    arguments = ["train-detector", "--data", str(boxes_data), "--out", str(tmp_path / "out")]
+    assert main([*arguments, *SMALL, "--iterations", "60", "--leave-out", "mug"]) == 0
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert (result["training_images"], result["validation_images"]) == (14, 2)
+    assert result["left_out_images"] == 8
+    assert 0 <= result["recall_10"] <= result["recall_100"] <= 1
+    assert result["recall_100"] == 1
+    proposer = load_region_proposer(str(tmp_path / "out" / "checkpoint"))
+    found = proposer.propose(read_rgb(read_pictures(boxes_data)[0]), None)
+    assert len(found) > 0
+
+
+def test_a_run_in_which_nothing_is_left_is_refused(boxes_data, tmp_path, capsys):
+    arguments = ["train-detector", "--data", str(boxes_data), "--out", str(tmp_path / "out")]
+    assert main([*arguments, *SMALL, "--leave-out", "mug", "cup"]) != 0
+    assert "--leave-out" in capsys.readouterr().err

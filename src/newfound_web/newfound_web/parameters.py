@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node's parameters, and the settings they amount to."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from newfound_nodes.parameters import Parameter
+from newfound_web.assembly import WebSettings
+from newfound_web.collecting import CollectSettings
+from newfound_web.fetching import FetchSettings
+from newfound_web.pictures import PictureLimits
+from newfound_web.providers import google_vision, openverse, wikimedia
+from newfound_web.retrying import RetryPolicy
+
+MEGA = 1_000_000
+
+
+def _folder(variable: str, fallback: str) -> Path:
+    """A user's folder as the XDG specification names it."""
+    base = os.environ.get(variable, "")
+    return Path(base) if Path(base).is_absolute() else Path.home() / fallback
+
+
+def default_image_folder() -> Path:
+    """Where images are stored unless a parameter says otherwise."""
+    return _folder("XDG_DATA_HOME", ".local/share") / "newfound" / "images"
+
+
+def default_cache_folder() -> Path:
+    """Where answers are cached unless a parameter says otherwise."""
+    return _folder("XDG_CACHE_HOME", ".cache") / "newfound" / "web"
+
+
+def _is_address(value: str) -> str | None:
+    return None if value.startswith(("https://", "http://")) else "expected http(s)://…"
+
+
+def _is_header_text(value: str) -> str | None:
+    good = value.isascii() and (value.isprintable() or not value)
+    return None if good else "expected printable ASCII: it goes into a header"
+
+
+def _per_minute(provider: str, default: float) -> Parameter:
+    text = f"Requests to {provider}'s API, after a burst of five."
+    return Parameter(f"{provider}_per_minute", default, text, minimum=0.1, maximum=6000.0)
+
+
+PARAMETERS = (
+    Parameter(
+        "label_providers",
+        ["imagenet"],
+        "Asked in this order: imagenet, library, google_vision, or another package's.",
+    ),
+    Parameter(
+        "image_providers",
+        ["openverse", "wikimedia"],
+        "Asked in this order: library, openverse, wikimedia, or another package's.",
+    ),
+    Parameter("library_folder", "", "Folder with a folder of images for each label."),
+    Parameter("image_folder", "", "Where images are stored; empty: the user's data folder."),
+    Parameter("image_folder_mb", 2000, "Beyond this, nothing is stored.", minimum=1),
+    Parameter("min_free_mb", 200, "To stay free on the disk of image_folder.", minimum=0),
+    Parameter("cache_folder", "", "Answers of providers; empty: the user's cache."),
+    Parameter("cache_mb", 500, "Beyond this the oldest go; 0: no cache.", minimum=0),
+    Parameter("cache_days", 7.0, "Older answers are asked for anew.", minimum=0.0, maximum=3650.0),
+    Parameter(
+        "max_candidates", 5, "When a request says 0.", minimum=1, maximum=100, live=True
+    ),
+    Parameter("max_images", 30, "When a request says 0.", minimum=1, maximum=500, live=True),
+    Parameter(
+        "label_timeout", 15.0, "s, when a request says 0.", minimum=0.1, maximum=600.0, live=True
+    ),
+    Parameter(
+        "fetch_timeout", 60.0, "s, when a request says 0.", minimum=0.1, maximum=600.0, live=True
+    ),
+    Parameter(
+        "longest_timeout", 300.0, "s; nobody gets more.", minimum=0.1, maximum=3600.0, live=True
+    ),
+    Parameter(
+        "provider_timeout", 10.0, "s for one provider's proposals.", minimum=0.1, maximum=600.0
+    ),
+    Parameter("request_timeout", 10.0, "s for one HTTP request.", minimum=0.1, maximum=600.0),
+    Parameter("retries", 2, "After failures that may pass.", minimum=0, maximum=10),
+    Parameter(
+        "longest_wait", 10.0, "s to wait for our turn at a service.", minimum=0.0, maximum=600.0
+    ),
+    Parameter("downloads_at_once", 4, "Images on their way.", minimum=1, maximum=32),
+    Parameter(
+        "contact", "", "E-mail or address of the robot's owner, told to servers.",
+        check=_is_header_text,
+    ),
+    Parameter("min_confidence", 0.05, "Of a candidate.", minimum=0.0, maximum=1.0),
+    Parameter("max_image_mb", 8, "A larger file is not loaded.", minimum=1, maximum=100),
+    Parameter("max_megapixels", 40, "A larger image is not decoded.", minimum=1, maximum=100),
+    Parameter("min_side", 32, "Pixels; smaller images are refused.", minimum=8, maximum=1024),
+    Parameter("kept_side", 640, "Pixels; larger ones are reduced.", minimum=64, maximum=4096),
+    Parameter("filter_outliers", True, "Drop images unlike the others and unlike the crop."),
+    Parameter(
+        "outlier_limit", 0.8, "Robust standard deviations below the median.",
+        minimum=0.1, maximum=100.0,
+    ),
+    Parameter(
+        "allowed_private_hosts", [""],
+        "host or host:port that need not be public: a mirror in the house, a test.",
+    ),
+    Parameter("google_vision_url", google_vision.URL, "Address of the API.", check=_is_address),
+    Parameter("openverse_url", openverse.URL, "Address of the API.", check=_is_address),
+    Parameter("wikimedia_url", wikimedia.URL, "Of any MediaWiki's API.", check=_is_address),
+    _per_minute("google_vision", 60.0),
+    _per_minute("openverse", 15.0),
+    _per_minute("wikimedia", 60.0),
+)  # fmt: skip
+
+
+def settings_from(param: Callable[[str], Any]) -> WebSettings:
+    """The settings that the parameters' present values amount to."""
+    services = ("google_vision", "openverse", "wikimedia")
+    return WebSettings(
+        label_providers=_names(param("label_providers")),
+        image_providers=_names(param("image_providers")),
+        library_folder=_path(param("library_folder")),
+        image_folder=_path(param("image_folder")) or default_image_folder(),
+        image_folder_bytes=param("image_folder_mb") * MEGA,
+        min_free_bytes=param("min_free_mb") * MEGA,
+        cache_folder=_path(param("cache_folder")) or default_cache_folder(),
+        cache_bytes=param("cache_mb") * MEGA,
+        cache_seconds=param("cache_days") * 86_400,
+        filter_outliers=param("filter_outliers"),
+        label_provider_seconds=param("provider_timeout"),
+        min_confidence=param("min_confidence"),
+        urls={name: param(f"{name}_url") for name in services},
+        per_minute={name: param(f"{name}_per_minute") for name in services},
+        fetch=_fetch_settings(param),
+        collect=_collect_settings(param),
+    )
+
+
+def _fetch_settings(param: Callable[[str], Any]) -> FetchSettings:
+    contact = param("contact")
+    return FetchSettings(
+        user_agent=f"newfound/0.1 ({contact})" if contact else "newfound/0.1",
+        request_seconds=param("request_timeout"),
+        max_image_bytes=param("max_image_mb") * MEGA,
+        private_hosts=_names(param("allowed_private_hosts")),
+        retry=RetryPolicy(param("retries"), longest_wait=param("longest_wait")),
+    )
+
+
+def _collect_settings(param: Callable[[str], Any]) -> CollectSettings:
+    limits = PictureLimits(
+        max_bytes=param("max_image_mb") * MEGA,
+        max_pixels=param("max_megapixels") * MEGA,
+        min_side=param("min_side"),
+        kept_side=param("kept_side"),
+    )
+    return CollectSettings(
+        limits,
+        provider_seconds=param("provider_timeout"),
+        at_once=param("downloads_at_once"),
+        outlier_limit=param("outlier_limit"),
+    )
+
+
+def _names(values: list[str]) -> tuple[str, ...]:
+    return tuple(value.strip() for value in values if value.strip())
+
+
+def _path(text: str) -> Path | None:
+    return Path(text).expanduser() if text else None
