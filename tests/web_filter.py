@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+
 from newfound_web.duplicates import SAME_WITHIN, difference_hash
 from newfound_web.outliers import typical
 from newfound_web.pictures import PictureLimits, open_picture

@@ -10,6 +10,7 @@ from newfound_nodes.parameters import Parameter
 _DEFAULT = OndaConfig()
 _LOW, _HIGH = _DEFAULT.anchor_entropy_band
 _TINY = 1e-6  # for ranges that leave out zero
+_CONSTANT = 0.0  # as `settled_momentum`: ROS parameters have no None
 
 PARAMETERS = (
     Parameter("adapt", True, "Let the statistics follow the stream; false: the model as trained."),
@@ -36,6 +37,14 @@ PARAMETERS = (
         _DEFAULT.momentum,
         "Weight of an update (alpha), above 0, at most 1.",
         minimum=_TINY,
+        maximum=1.0,
+        live=True,
+    ),
+    Parameter(
+        "settled_momentum",
+        _DEFAULT.settled_momentum or _CONSTANT,
+        "What the momentum falls to while the stream stays as it is; 0: it does not fall.",
+        minimum=0.0,
         maximum=1.0,
         live=True,
     ),
@@ -110,4 +119,6 @@ def options(values: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: values[name] for name in NAMES - set(_BAND) if name in values}
     if all(name in values for name in _BAND):
         found["anchor_entropy_band"] = tuple(values[name] for name in _BAND)
+    if "settled_momentum" in found:
+        found["settled_momentum"] = found["settled_momentum"] or None
     return found

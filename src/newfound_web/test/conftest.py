@@ -10,12 +10,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
+from PIL import Image
+
 from newfound_web.cache import DiskCache
 from newfound_web.fetching import Fetcher, FetchSettings
 from newfound_web.loop_thread import LoopThread
 from newfound_web.pictures import PictureLimits, open_picture
 from newfound_web.retrying import RetryPolicy
-from PIL import Image
 
 
 @dataclass

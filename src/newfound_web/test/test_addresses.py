@@ -5,6 +5,7 @@ import asyncio
 
 import httpcore2
 import pytest
+
 from newfound_web.addresses import PublicNetwork, is_public
 from newfound_web.errors import RefusedError
 

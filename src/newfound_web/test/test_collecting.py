@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+
 from newfound_web.collecting import Collector, CollectSettings
 from newfound_web.errors import PassingError, ProviderError, RefusedError
 from newfound_web.image_folder import INDEX, ImageFolder, Origin

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import time
 
-from newfound_web.deferred_service import DeferredService
-
 from newfound_msgs.srv import FetchImages
 from newfound_nodes import ManagedNode
+from newfound_web.deferred_service import DeferredService
 from tests.harness import ACTIVE, eventually
 
 

@@ -2,8 +2,9 @@
 import io
 
 import numpy as np
-from newfound_web.duplicates import SeenPictures, difference_hash
 from PIL import Image, ImageEnhance
+
+from newfound_web.duplicates import SeenPictures, difference_hash
 
 
 def image_of(data):

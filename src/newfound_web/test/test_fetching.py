@@ -5,6 +5,7 @@ import asyncio
 import gzip
 
 import pytest
+
 from newfound_web.errors import PassingError, ProviderError, RateLimitError, RefusedError
 from newfound_web.fetching import StatusError, safe_url, where
 

@@ -4,6 +4,7 @@ import json
 import resource
 
 import pytest
+
 from newfound_web.errors import StorageError
 from newfound_web.image_folder import INDEX, ImageFolder, Origin
 from newfound_web.pictures import PictureLimits, open_picture

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
+
 from newfound_web.errors import SettingsError
 from newfound_web.keys import Key, find_key, need_key
 

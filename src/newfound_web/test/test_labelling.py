@@ -4,6 +4,7 @@
 import asyncio
 
 import pytest
+
 from newfound_web.errors import ProviderError
 from newfound_web.labelling import Labeller
 from newfound_web.outcome import Outcome

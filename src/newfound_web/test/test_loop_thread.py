@@ -4,6 +4,7 @@ import threading
 from concurrent.futures import CancelledError
 
 import pytest
+
 from newfound_web.loop_thread import LoopThread
 
 

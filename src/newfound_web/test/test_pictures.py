@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
+
 from newfound_web.errors import PictureError
 from newfound_web.pictures import PictureLimits, open_picture
-from PIL import Image
 
 LIMITS = PictureLimits(max_bytes=200_000, max_pixels=300_000, min_side=16, kept_side=64)
 

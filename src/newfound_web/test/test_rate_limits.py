@@ -2,10 +2,10 @@
 import asyncio
 
 import pytest
-from newfound_web.errors import RateLimitError
-from newfound_web.rate_limits import RateLimits
 
 from newfound_web import rate_limits
+from newfound_web.errors import RateLimitError
+from newfound_web.rate_limits import RateLimits
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 from datetime import UTC, datetime
 
 import pytest
+
 from newfound_web.retrying import RetryPolicy, retry_after
 
 NOON = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)

@@ -4,6 +4,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from newfound_web.text import folder_name, label_problem, one_line, same_name, without_markup
 
 

@@ -2,9 +2,9 @@
 import numpy as np
 import pytest
 import torch
-from newfound_web.vision import Vision
 
 from newfound_core.imagenet import imagenet_classifier
+from newfound_web.vision import Vision
 
 
 @pytest.fixture(scope="module")

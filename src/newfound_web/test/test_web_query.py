@@ -10,11 +10,11 @@ import threading
 
 import pytest
 import yaml
-from newfound_web.parameters import PARAMETERS
-from newfound_web.web_query import WebQuery
 from PIL import Image
 
 from newfound_msgs.srv import FetchImages, QueryLabel
+from newfound_web.parameters import PARAMETERS
+from newfound_web.web_query import WebQuery
 from tests.harness import ACTIVE, ROOT, UNCONFIGURED, eventually, values
 
 KEY = "AIzaSy-leave-no-trace"

@@ -56,11 +56,11 @@ class DepthRelief:
         return self._groups(relief, rgb.shape[1], rgb.shape[0])
 
     def _groups(self, relief: np.ndarray, width: int, height: int) -> Proposals:
-        high = (relief > self.config.min_relief).astype(np.uint8)
+        high: np.ndarray = (relief > self.config.min_relief).astype(np.uint8)
         # Two pixels wide, no more: the shaft of a screwdriver is three.
-        mask = cv2.morphologyEx(high, cv2.MORPH_OPEN, np.ones((2, 2), np.uint8))
-        _, _, found, _ = cv2.connectedComponentsWithStats(mask, connectivity=4)
-        found = found[1:].astype(np.float32)  # the first is what does not stand out
+        mask: np.ndarray = cv2.morphologyEx(high, cv2.MORPH_OPEN, np.ones((2, 2), np.uint8))
+        _, _, statistics, _ = cv2.connectedComponentsWithStats(mask, connectivity=4)
+        found = statistics[1:].astype(np.float32)  # the first is what does not stand out
         share = found[:, cv2.CC_STAT_AREA] / mask.size
         found = found[(share >= self.config.min_area) & (share <= self.config.max_area)]
         left, top = found[:, cv2.CC_STAT_LEFT], found[:, cv2.CC_STAT_TOP]

@@ -253,7 +253,7 @@ def looks_of_entries(entries: Iterable[UnknownObject], embed: Embed) -> dict[str
     shown = [entry for entry in entries if entry.crops]
     if not shown:
         return {}
-    looks = embed([entry.crops[0].pixels() for entry in shown])
+    looks: np.ndarray = embed([entry.crops[0].pixels() for entry in shown])
     return {entry.id: look for entry, look in zip(shown, looks, strict=True)}
 
 

@@ -15,6 +15,10 @@ from newfound_core.open_world.losses import distillation_loss, one_against_rest_
 
 ThresholdSource = Literal["training", "held_out"]
 
+# The threshold starts at zero, where every sample is accepted: only after many averages do the
+# weights of rejected samples count as much as they should.
+_PASSES = 200
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeepNnoConfig(HeadConfig):
@@ -104,8 +108,8 @@ class DeepNno(OpenWorldHead):
         """Average the threshold here if training was not to do it, or did not take place."""
         if self.config.threshold_from == "held_out" or self.threshold_batches == 0:
             self._restart_threshold()
-            for part in torch.arange(len(labels), device=labels.device).split(64):
-                self._average_threshold(features[part], labels[part])
+            for _ in range(_PASSES):
+                self._average_threshold(features, labels)
         self._set_limit()
 
     def score(self, distance: Tensor, limit: Tensor) -> Tensor:

@@ -102,6 +102,15 @@ def test_a_threshold_from_training_is_kept_and_one_from_held_out_samples_replace
         assert head.threshold.item() == pytest.approx(expected)
 
 
+def test_rejected_samples_weigh_more_even_if_few_are_held_out():
+    """Scores 0.2 and 0.8, weights 3 and 1: the threshold settles at (3 * 0.2 + 0.8) / 4."""
+    head = head_on_a_line(threshold_from="held_out", rejected_weight=3.0)
+    head.means.update(torch.tensor([[0.0]]), torch.tensor([0]))
+    features = torch.cat([at(-2 * math.log(0.2)), at(-2 * math.log(0.8))])
+    head.fit_limits(features, torch.tensor([0, 0]))
+    assert head.threshold.item() == pytest.approx(0.35, abs=0.002)
+
+
 def test_the_printed_values_are_at_hand():
     config = DeepNnoConfig.as_printed()
     assert config.distillation_weight == 1

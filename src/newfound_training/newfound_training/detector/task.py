@@ -106,7 +106,7 @@ def recalls(
         for count, hits in found.items():
             overlap = iou(truth, boxes[:count].cpu().numpy())
             hits.extend((overlap.max(1, initial=0) >= 0.5).tolist())
-    return {f"recall_{count}": float(np.mean(hits or [0])) for count, hits in found.items()}
+    return {f"recall_{count}": float(np.mean(hits or [False])) for count, hits in found.items()}
 
 
 def build_network(options: DetectorOptions) -> RegionNetwork:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures: metrics over the steps, confusion, and the trade-off of rejecting."""
+"""Figures: metrics over the steps, and the trade-off of rejecting."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +31,8 @@ def draw_steps(rows: Mapping[str, Sequence[Records]], path: Path) -> None:
             _curve(panel, name, runs, metric)
         panel.set_title(title, fontsize=10)
         panel.tick_params(labelsize=8)
-    axes[0, 0].legend(fontsize=7)
+    handles = axes[0, 0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=len(rows), fontsize=8)
     figure.supxlabel("known classes", fontsize=9)
     figure.supylabel("%", fontsize=9)
     _save(figure, path)
@@ -67,25 +68,9 @@ def draw_trade_off(rows: Mapping[str, Sequence[dict[str, Any]]], path: Path) -> 
     _save(figure, path)
 
 
-def draw_confusion(record: dict[str, Any], labels: Sequence[str], path: Path) -> None:
-    """What each class was taken for, as shares of its row; the last one is unknown."""
-    counts = np.array(record["confusion"], dtype=float)
-    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    names = [*labels, "unknown"]
-    side = max(4.0, 0.24 * len(names) + 1.5)
-    figure, panel = pyplot.subplots(figsize=(side, side), layout="constrained")
-    image = panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    panel.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
-    panel.set_yticks(range(len(names)), names, fontsize=7)
-    panel.set_xlabel("decided")
-    panel.set_ylabel("true")
-    figure.colorbar(image, shrink=0.6)
-    _save(figure, path)
-
-
 def _save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}.part.png")
-    figure.savefig(part, dpi=130)
+    figure.savefig(part, dpi=100)
     pyplot.close(figure)
     part.replace(path)

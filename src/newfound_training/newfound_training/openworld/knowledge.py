@@ -26,7 +26,7 @@ from newfound_training.openworld.maps import Trunk, cached_maps
 from newfound_training.openworld.material import cut
 
 _CHUNK = 25  # samples between two reports
-_TRAINED = {"efficientnet_lite0": 3}  # last stages that learn; its last two are one convolution
+_LAST_CONVOLUTION = ("conv_head", "bn2")  # behind the last stage proper of many networks
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,10 @@ def load_knowledge(directory: Path) -> Knowledge:
 
 
 def default_frozen_stages(backbone: Backbone) -> int:
-    """All but the last stage, which learns."""
-    return 1 + len(backbone.stages) - _TRAINED.get(backbone.name, 1)
+    """All but the last stage, which learns, with what follows it."""
+    names = [name for name, _ in backbone.stages.named_children()]
+    trained = 1 + sum(name in _LAST_CONVOLUTION for name in names)
+    return 1 + len(names) - trained
 
 
 class MappedSamples:

@@ -58,7 +58,7 @@ _OUTCOMES: dict[type[Exception], Outcome] = {
 class LearnOptions:
     """Which job, and how much of the machine it may take."""
 
-    job: str = option("", "the job's folder (required); see newfound_core.open_world.job")
+    job: str = option("", "the job's folder; see newfound_core.open_world.job", required=True)
     threads: int = option(0, "cores to use; 0: as many as there are")
     niceness: int = option(10, "added to the process's own; the camera comes first")
 

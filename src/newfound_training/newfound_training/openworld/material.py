@@ -85,7 +85,9 @@ def build_network(options: OpenWorldOptions, seed: int) -> Backbone:
     arguments: dict[str, Any] = {} if options.width == 1.0 else {"width": options.width}
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return build_backbone(options.backbone, weights, **arguments)
+        return build_backbone(
+            options.backbone, weights, stages=options.stages or None, **arguments
+        )
 
 
 def cut(backbone: Backbone, frozen_stages: int) -> tuple[nn.Sequential, nn.Sequential]:

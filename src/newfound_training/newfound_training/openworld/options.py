@@ -20,6 +20,7 @@ class OpenWorldOptions(CommonOptions):
 
     backbone: str = option("efficientnet_lite0", "network; see newfound_core.backbones")
     weights: str = option("imagenet", "imagenet, a file of tensors, or random")
+    stages: int = option(0, "keep only so many stages of the network: smaller, faster; 0 is all")
     width: float = option(1.0, "of the cifar networks: 0.25 is a quarter of the channels")
     image_size: int = option(96, "pixels")
     frozen_stages: int = option(7, "stem and stages that never train; their output is cached")
@@ -32,7 +33,13 @@ class OpenWorldOptions(CommonOptions):
     memory_size: int = option(2000, "samples of earlier steps that are kept")
 
     def __post_init__(self) -> None:
-        for name in ("images_per_class", "test_images_per_class", "frozen_stages", "crops"):
+        for name in (
+            "images_per_class",
+            "test_images_per_class",
+            "stages",
+            "frozen_stages",
+            "crops",
+        ):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
         if self.weights == "random" and self.frozen_stages:

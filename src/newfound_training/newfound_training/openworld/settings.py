@@ -110,10 +110,11 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-# Chosen on the choice classes of CIFAR-100 with the default network (docs/results.md).
+# Chosen on the choice classes of CIFAR-100 with the default network: `evaluate-openworld --preset
+# choose_pretrained`; docs/results.md has the numbers.
 CHOSEN: dict[str, dict[str, Any]] = {
-    "ncm": {},
+    "ncm": {"limits": "percentile", "percentile": 75.0},
     "nno": {"learning_rate": 0.01},
-    "deepnno": {"learning_rate": 0.01},
+    "deepnno": {"learning_rate": 0.01, "threshold_from": "held_out", "rejected_weight": 30.0},
     "bdoc": {"learning_rate": 0.01},
 }

@@ -5,6 +5,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from newfound_core.errors import ConfigError
 from newfound_core.models import save_model
 from newfound_core.open_world.memory import Memory, Sample
@@ -12,7 +14,7 @@ from newfound_core.open_world.memory_store import save_memory
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.open_world.step_config import EpochState
 from newfound_core.preprocessing import default_preprocessing
-from newfound_training.openworld.figures import draw_confusion, draw_steps, draw_trade_off
+from newfound_training.openworld.figures import draw_steps, draw_trade_off
 from newfound_training.openworld.incremental import Incremental, Outcome
 from newfound_training.openworld.material import (
     ImageGroups,
@@ -26,6 +28,7 @@ from newfound_training.openworld.protocol import make_protocol
 from newfound_training.openworld.settings import make_setting, parse_values
 from newfound_training.running.card import write_model_card
 from newfound_training.running.command import Command
+from newfound_training.running.confusion import draw_confusions
 from newfound_training.running.log import TrainingLog
 from newfound_training.running.run import Run
 
@@ -111,7 +114,9 @@ def run_train_openworld(options: TrainOpenWorldOptions, run: Run) -> dict[str, A
             log.scalars("step", _numbers(chosen(record)), number + 1)
     training.save(outcome)
     draw_steps({options.method: [outcome.records]}, run.out / "steps.png")
-    draw_confusion(outcome.records[-1], outcome.model.labels, run.out / "confusion.png")
+    names = [*outcome.model.labels, "unknown"]
+    counts = np.array(outcome.records[-1]["confusion"])
+    draw_confusions({"after the last step": counts}, names, run.out / "confusion.png")
     draw_trade_off({options.method: [outcome.records[-1]]}, run.out / "trade_off.png")
     return {
         "checkpoint": "checkpoint",

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-from newfound_training.openworld.figures import draw_confusion, draw_steps, draw_trade_off
+from newfound_training.openworld.figures import draw_steps, draw_trade_off
 
 
 def test_every_figure_is_written(make_incremental, tmp_path):
     outcome = make_incremental("ncm").run()
     draw_steps({"one": [outcome.records], "two": [outcome.records] * 2}, tmp_path / "steps.png")
-    draw_confusion(outcome.records[-1], outcome.model.labels, tmp_path / "confusion.png")
     draw_trade_off({"one": [outcome.records[-1]]}, tmp_path / "trade_off.png")
     found = sorted(p.name for p in tmp_path.glob("*.png"))
-    assert found == ["confusion.png", "steps.png", "trade_off.png"]
+    assert found == ["steps.png", "trade_off.png"]
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in tmp_path.glob("*.png"))
 
 

@@ -145,7 +145,7 @@ def test_a_full_disk_is_said_by_a_code(make_job, command):
     """No file may grow beyond 20 KB: what the kernel then says is what a full disk says."""
     folder = make_job()
     done = subprocess.run(
-        command("learn", "--job", folder),
+        command("learn", "--job", folder, "--niceness", 0),
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
         capture_output=True,
@@ -159,15 +159,22 @@ def test_a_full_disk_is_said_by_a_code(make_job, command):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_killed_at_any_moment_it_ends_with_the_same_result(make_job, command):
     whole, folder = make_job(), make_job()
     assert main(["learn", "--job", str(whole), "--niceness", "0", "--threads", "1"]) == 0
-    kill_when(command("learn", "--job", folder, "--threads", 1), folder / "state" / "maps")
     kill_when(
-        command("learn", "--job", folder, "--threads", 1), folder / "state" / "epoch.safetensors"
+        command("learn", "--job", folder, "--threads", 1, "--niceness", 0),
+        folder / "state" / "maps",
+    )
+    kill_when(
+        command("learn", "--job", folder, "--threads", 1, "--niceness", 0),
+        folder / "state" / "epoch.safetensors",
     )
     assert read_result(folder) is None
-    subprocess.run(command("learn", "--job", folder, "--threads", 1), check=True, timeout=280)
+    subprocess.run(
+        command("learn", "--job", folder, "--threads", 1, "--niceness", 0), check=True, timeout=280
+    )
     one, other = (load_file(f / "result" / "model.safetensors") for f in (whole, folder))
     assert all((other[name] == tensor).all() for name, tensor in one.items())
     indices = [json.loads((f / "result/memory/index.json").read_text()) for f in (whole, folder)]

@@ -97,3 +97,10 @@ def test_classes_that_are_never_learned_are_only_tested_with(small_options):
     )
     assert list(material.training) == ["red"]
     assert list(material.test) == ["red", "blue"]
+
+
+def test_a_network_can_be_cut_short(small_options):
+    whole = build_network(OpenWorldOptions(**small_options), 0)
+    short = build_network(OpenWorldOptions(**small_options, stages=2), 0)
+    assert (len(whole.stages), len(short.stages)) == (3, 2)
+    assert short.options["stages"] == 2  # a checkpoint builds the same one again

@@ -68,6 +68,7 @@ def test_an_option_that_the_method_does_not_have_is_refused(small_flags, capsys)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_killed_and_resumed_it_ends_with_the_same_weights(small_flags, tmp_path, command):
     flags = [*small_flags, *PROTOCOL, "--set", "epochs=3", "later_epochs=2"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}

@@ -2,6 +2,7 @@
 import asyncio
 
 import pytest
+
 from newfound_web.errors import ProviderError
 from newfound_web.providers.answers import asked_once
 

@@ -6,10 +6,11 @@ import io
 import json
 
 import pytest
+from PIL import Image
+
 from newfound_web.errors import ProviderError
 from newfound_web.keys import Key
 from newfound_web.providers.google_vision import GoogleVision
-from PIL import Image
 
 SECRET = "AIzaSy-not-to-be-seen"
 PATH = "/v1/images:annotate"

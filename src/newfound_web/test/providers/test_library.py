@@ -2,6 +2,7 @@
 import asyncio
 
 import pytest
+
 from newfound_web.errors import SettingsError
 from newfound_web.pictures import PictureLimits
 from newfound_web.providers.library import Library, LibraryImages, LibraryLabels

@@ -6,6 +6,7 @@ import json
 from urllib.parse import parse_qs
 
 import pytest
+
 from newfound_web.errors import ProviderError
 from newfound_web.keys import Key
 from newfound_web.providers.openverse import Openverse, licence

@@ -2,6 +2,7 @@
 """MediaWiki's wire format (formatversion 2), as Commons answers a search for files."""
 
 import pytest
+
 from newfound_web.errors import ProviderError
 from newfound_web.providers.wikimedia import Wikimedia, plain_words
 
