@@ -159,7 +159,7 @@ class LearningQueue:
         """Report until there is a result or the process has ended; False if closed before."""
         folder = self.folders.folder(name)
         deadline = math.inf
-        # The result is written last: a process that then takes its time to end is not waited for.
+        # The result is written last: a process that then takes its time to end has nothing to do.
         while process.running() and self.folders.result(name) is None:
             self._report(following(name, label, jobs.read_progress(folder)))
             with self._lock:
@@ -174,6 +174,7 @@ class LearningQueue:
                 deadline = min(deadline, time.monotonic() + _CANCEL_PATIENCE)
             if time.monotonic() > deadline:
                 process.stop()
+        process.stop()
         return True
 
     def _conclude(self, name: str, label: str, result: JobResult) -> JobStatus | None:
