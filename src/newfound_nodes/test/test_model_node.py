@@ -8,7 +8,8 @@ from newfound_nodes.model_node import find_checkpoint, one_line
 
 @pytest.fixture
 def share(tmp_path, monkeypatch):
-    """A share folder of newfound_bringup with one model."""
+    """A share folder of newfound_bringup with one model; nothing of its name is here."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "models/bench").mkdir(parents=True)
     monkeypatch.setattr(model_node, "get_package_share_directory", lambda _: str(tmp_path))
     return tmp_path
@@ -18,8 +19,7 @@ def test_a_bare_name_is_a_shipped_model(share):
     assert find_checkpoint("bench") == share / "models/bench"
 
 
-def test_a_folder_here_goes_before_a_shipped_model(share, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_folder_here_goes_before_a_shipped_model(share, tmp_path):
     (tmp_path / "bench").mkdir()
     assert find_checkpoint("bench").resolve() == tmp_path / "bench"
 
