@@ -2,6 +2,7 @@
 """The other side of a node under test: a real ROS client with waits on conditions, not on time."""
 
 import array
+import gc
 import itertools
 import os
 import random
@@ -208,6 +209,10 @@ class Harness:
         self.executor.shutdown(timeout_sec=5.0)
         for node in [*self.nodes, self.client]:
             node.destroy_node()
+        # Log messages go out through the first living node of a name: let go of ours, or those of
+        # the next test's node would appear in this one's domain.
+        self.nodes.clear()
+        gc.collect()
 
 
 def python_path() -> str:
