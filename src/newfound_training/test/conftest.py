@@ -2,14 +2,18 @@
 """Small image trees, and commands run as a user runs them."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from safetensors.torch import load_file
 
 COLOURS = {"blue": (30, 60, 200), "green": (40, 180, 60), "red": (200, 40, 40)}
 
@@ -80,3 +84,30 @@ def run_command(command: Callable[..., list[str]]) -> Callable[..., subprocess.C
         )
 
     return run
+
+
+@pytest.fixture
+def same_weights_after_a_kill(tmp_path, command):
+    """Runs a training to its end, and once killed and resumed; the weights must be the same."""
+
+    def compare(*arguments):
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        whole, cut = tmp_path / "whole", tmp_path / "cut"
+        subprocess.run(command(*arguments, whole), env=environment, check=True, timeout=280)
+
+        killed = subprocess.Popen(command(*arguments, cut), env=environment)
+        deadline = time.monotonic() + 200
+        while not (cut / "state.safetensors").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        killed.send_signal(signal.SIGKILL)
+        assert killed.wait() == -signal.SIGKILL
+        assert not (cut / "result.json").exists()
+        subprocess.run(
+            command(*arguments, cut, "--resume"), env=environment, check=True, timeout=280
+        )
+        one, other = (load_file(f / "checkpoint" / "model.safetensors") for f in (whole, cut))
+        assert one.keys() == other.keys()
+        for name, tensor in one.items():
+            assert torch.equal(tensor, other[name]), name
+
+    return compare

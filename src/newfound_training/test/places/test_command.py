@@ -1,14 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
-import os
-import signal
-import subprocess
-import time
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from newfound_core.models import load_model
 from newfound_training.commands import main
@@ -66,23 +60,8 @@ def test_every_preset_is_valid(name):
 
 @pytest.mark.slow
 def test_killed_at_once_and_resumed_it_ends_with_the_same_weights(
-    rooms, tmp_path, tiny_flags, command
+    rooms, tiny_flags, same_weights_after_a_kill
 ):
     arguments = ["train-places", "--data", rooms, *tiny_flags, "--target-domains", "villa"]
     arguments += ["--iterations", 40, "--save-every", 3, "--out"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    subprocess.run(command(*arguments, whole), env=environment, check=True, timeout=280)
-
-    killed = subprocess.Popen(command(*arguments, cut), env=environment)
-    deadline = time.monotonic() + 200
-    while not (cut / "state.safetensors").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
-    assert killed.wait() == -signal.SIGKILL
-    assert not (cut / "result.json").exists()
-    subprocess.run(command(*arguments, cut, "--resume"), env=environment, check=True, timeout=280)
-    one, other = (load_file(f / "checkpoint" / "model.safetensors") for f in (whole, cut))
-    assert one.keys() == other.keys()
-    for name, tensor in one.items():
-        assert torch.equal(tensor, other[name]), name
+    same_weights_after_a_kill(*arguments)

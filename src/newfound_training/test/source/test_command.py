@@ -1,13 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
-import os
-import signal
-import subprocess
-import time
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from newfound_core.models import load_model
 from newfound_training.commands import main
@@ -40,22 +34,7 @@ def test_a_class_missing_in_one_of_the_domains_stops_at_once(tree, tmp_path, mak
 
 
 @pytest.mark.slow
-def test_killed_at_once_and_resumed_it_ends_with_the_same_weights(tree, tmp_path, command):
+def test_killed_at_once_and_resumed_it_ends_with_the_same_weights(tree, same_weights_after_a_kill):
     arguments = ["train-source", "--data", tree, "--domains", "bright", *TINY]
     arguments += ["--iterations", 40, "--save-every", 3, "--out"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    subprocess.run(command(*arguments, whole), env=environment, check=True, timeout=280)
-
-    killed = subprocess.Popen(command(*arguments, cut), env=environment)
-    deadline = time.monotonic() + 200
-    while not (cut / "state.safetensors").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
-    assert killed.wait() == -signal.SIGKILL
-    assert not (cut / "result.json").exists()
-    subprocess.run(command(*arguments, cut, "--resume"), env=environment, check=True, timeout=280)
-    one, other = (load_file(f / "checkpoint" / "model.safetensors") for f in (whole, cut))
-    assert one.keys() == other.keys()
-    for name, tensor in one.items():
-        assert torch.equal(tensor, other[name]), name
+    same_weights_after_a_kill(*arguments)
