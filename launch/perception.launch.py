@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adaptive classifier and the place categorizer, for one camera or several.
+"""The perception nodes, for one camera or several: all of them, or those that `nodes` names.
 
     ros2 launch newfound_bringup perception.launch.py cameras:=front,rear namespace:=robot
 
@@ -21,11 +21,17 @@ from launch_ros.actions import Node
 from launch_ros.substitutions import FindPackageShare
 
 CONFIG = [FindPackageShare("newfound_bringup"), "config"]
-ALL = ("adaptive_classifier", "place_categorizer")
+ALL = ("adaptive_classifier", "place_categorizer", "open_world_detector")
+USUAL = ALL[:2]  # the detector wants depth, or a model that finds objects
 # Argument: the nodes that it is for, and the parameter that it sets.
 OVERRIDES = {
     "classifier_checkpoint": (("adaptive_classifier",), "checkpoint"),
     "places_checkpoint": (("place_categorizer",), "checkpoint"),
+    "detector_checkpoint": (("open_world_detector",), "checkpoint"),
+    "knowledge_base": (("open_world_detector",), "knowledge_base"),
+    "proposer": (("open_world_detector",), "proposer"),
+    "proposer_checkpoint": (("open_world_detector",), "proposer_checkpoint"),
+    "depth_topic": (("open_world_detector",), "depth_topic"),
     "image_topic": (ALL, "image_topic"),
     "image_transport": (ALL, "image_transport"),
     "device": (ALL, "device"),
@@ -34,13 +40,21 @@ OVERRIDES = {
 
 
 ARGUMENTS = {  # name: default, description
-    "nodes": (",".join(ALL), "What to run for each camera, separated by commas."),
+    "nodes": (",".join(USUAL), f"For each camera, separated by commas, of {', '.join(ALL)}."),
     "cameras": ("camera", "Namespaces of the cameras, separated by commas; each gets its nodes."),
     "namespace": ("", "Above those of the cameras."),
     "image_topic": ("image_raw", "Topic of the images, in each camera's namespace."),
     "image_transport": ("", "raw or compressed; empty: as in params_file."),
     "classifier_checkpoint": ("", "Of the adaptive classifier; empty: as in params_file."),
     "places_checkpoint": ("", "Of the place categorizer; empty: as in params_file."),
+    "detector_checkpoint": ("", "Of the open-world detector; empty: as in params_file."),
+    "knowledge_base": (
+        "",
+        "Folder of the detector's knowledge, for one camera only; empty: as in params_file.",
+    ),
+    "proposer": ("", "How the detector finds objects; empty: as in params_file."),
+    "proposer_checkpoint": ("", "Model of the proposer rpn; empty: as in params_file."),
+    "depth_topic": ("", "Depth in each camera's namespace; empty: as in params_file."),
     "device": ("", "cpu or cuda; empty: as in params_file."),
     "params_file": ("", "YAML file that wins over config/<node>.yaml of newfound_bringup."),
     "autostart": ("", "false under a lifecycle manager; empty: as in params_file."),

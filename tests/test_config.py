@@ -6,12 +6,15 @@ import yaml
 
 from newfound_nodes.adaptive_classifier import AdaptiveClassifier
 from newfound_nodes.curation.node import Curator
+from newfound_nodes.open_world.node import OpenWorldDetector
 from newfound_nodes.place_categorizer import PlaceCategorizer
 from newfound_sim.sim_camera import SimCamera
 from tests.harness import ROOT
 
 
-@pytest.mark.parametrize("node", [AdaptiveClassifier, Curator, PlaceCategorizer, SimCamera])
+@pytest.mark.parametrize(
+    "node", [AdaptiveClassifier, Curator, OpenWorldDetector, PlaceCategorizer, SimCamera]
+)
 def test_a_parameter_file_shows_every_parameter_with_its_default(node):
     [(pattern, content)] = yaml.safe_load((ROOT / f"config/{node.NAME}.yaml").read_text()).items()
     assert pattern == f"/**/{node.NAME}"

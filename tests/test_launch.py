@@ -100,6 +100,15 @@ def test_each_node_has_a_launch_file_of_its_own(ros, launch, tmp_path, node):
     assert "process has finished cleanly" in end()
 
 
+@pytest.mark.slow
+def test_the_open_world_detector_starts_with_what_is_shipped(ros, launch, tmp_path):
+    base = tmp_path / "knowledge"
+    end = launch("open_world_detector.launch.py", "cameras:=hand", f"knowledge_base:={base}")
+    ros.becomes_active("/hand/open_world_detector")
+    assert (base / "current").exists()
+    assert "process has finished cleanly" in end()
+
+
 def test_the_container_comes_up_and_ends_with_ctrl_c(ros, launch, tmp_path):
     parameters = tmp_path / "robot.yaml"
     parameters.write_text(yaml.safe_dump({
