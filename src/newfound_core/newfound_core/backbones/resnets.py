@@ -95,6 +95,7 @@ RECIPES = {
     "resnet10": Recipe(_resnet10, _assemble, ("fc.",)),
     "resnet18": Recipe(resnet18, _assemble, ("fc.",), torchvision_weights("resnet18")),
     "resnet50": Recipe(resnet50, _assemble, ("fc.",), torchvision_weights("resnet50")),
+    "cifar_resnet8": Recipe(partial(_cifar, (1, 1, 1), _NARROW), _assemble_cifar),
     "cifar_resnet18": Recipe(partial(_cifar, (2, 2, 2, 2), _WIDE), _assemble_cifar),
     "cifar_resnet20": Recipe(partial(_cifar, (3, 3, 3), _NARROW), _assemble_cifar),
     "cifar_resnet32": Recipe(partial(_cifar, (5, 5, 5), _NARROW), _assemble_cifar),
