@@ -115,19 +115,29 @@ def test_each_node_has_a_launch_file_of_its_own(ros, launch, tmp_path, node):
 
 
 @pytest.mark.slow
-def test_a_manager_brings_the_suite_up(ros, launch, tmp_path):
-    end = launch("newfound.launch.py", "nodes:=curator,web_query", "cameras:=a,b",
-                 "namespace:=robot", "autostart:=false", "simulation:=true")  # fmt: skip
-    names = ["/robot/web_query", *(f"/robot/{c}/{n}" for c in "ab" for n in ("curator", "sim_camera"))]
-    for name in names:
+def test_a_manager_brings_the_suite_up_for_two_cameras(ros, launch, tmp_path):
+    arguments = ("nodes:=curator,web_query", "cameras:=a,b", "namespace:=robot")
+    end = launch("newfound.launch.py", *arguments, "autostart:=false", "simulation:=true")
+    own = [f"/robot/{camera}/{node}" for camera in "ab" for node in ("curator", "sim_camera")]
+    for name in ("/robot/web_query", *own):
         assert ros.state(name) == UNCONFIGURED
         assert ros.change(name, "configure")
         assert ros.change(name, "activate")
     request = GetParameters.Request(names=["detector", "web_query", "fetch_images"])
     values = ros.call(GetParameters, "/robot/b/curator/get_parameters", request).values
-    assert [values[0].string_value, values[1].string_value] == ["open_world_detector", "/robot/web_query"]
+    assert values[0].string_value == "open_world_detector"
+    assert values[1].string_value == "/robot/web_query"
     assert values[2].integer_value == 0, "simulation.yaml counts"
     assert end().count("process has finished cleanly") == 3
+
+
+@pytest.mark.slow
+def test_the_open_world_detector_starts_with_what_is_shipped(ros, launch, tmp_path):
+    base = tmp_path / "knowledge"
+    end = launch("open_world_detector.launch.py", "cameras:=hand", f"knowledge_base:={base}")
+    ros.becomes_active("/hand/open_world_detector")
+    assert (base / "current").exists()
+    assert "process has finished cleanly" in end()
 
 
 def test_the_container_comes_up_and_ends_with_ctrl_c(ros, launch, tmp_path):

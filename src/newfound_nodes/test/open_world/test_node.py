@@ -19,7 +19,13 @@ from newfound_msgs.msg import (
     OpenWorldDetections,
     UnknownObject,
 )
-from newfound_msgs.srv import AddUnknownClass, ForgetClass, ListClasses, RestoreKnowledge
+from newfound_msgs.srv import (
+    AddUnknownClass,
+    DismissUnknown,
+    ForgetClass,
+    ListClasses,
+    RestoreKnowledge,
+)
 from newfound_nodes.open_world.node import OpenWorldDetector
 from newfound_nodes.qos import LATCHED
 from tests.harness import ACTIVE, UNCONFIGURED, eventually, image, values
@@ -46,6 +52,7 @@ def parameters(tmp_path, shipped):
     return {
         "checkpoint": str(shipped),
         "knowledge_base": str(tmp_path / "base"),
+        "proposer": "whole_image",
         "announce_after": 3,
         "learning_epochs": 1,
         "learning_threads": 1,
@@ -109,6 +116,19 @@ def test_known_things_are_named_and_others_called_unknown(robot):
     assert yellow.distance > yellow.limit
     assert robot.detections[-1].knowledge_version == 1
     assert robot.detections[-1].header.frame_id == f"camera {robot.number}"
+
+
+def test_a_dismissed_unknown_is_told_of_once_more_and_not_again(robot):
+    unknown_id = robot.see(YELLOW, 3).unknown_id
+    answer = robot.ask(DismissUnknown, "dismiss_unknown", unknown_id=unknown_id)
+    assert answer.result == DismissUnknown.Response.RESULT_OK, answer.message
+    eventually(lambda: robot.unknowns[-1].state == UnknownObject.STATE_DISMISSED)
+    told = len(robot.unknowns)
+    robot.see(YELLOW, 9)
+    assert len(robot.unknowns) == told
+    answer = robot.ask(DismissUnknown, "dismiss_unknown", unknown_id="u0")
+    assert answer.result == DismissUnknown.Response.RESULT_UNKNOWN_ID
+    assert "u0" in answer.message
 
 
 @pytest.mark.slow
