@@ -22,7 +22,9 @@ def declared(node):
 def test_a_node_has_a_file_that_shows_every_parameter_with_its_default(name):
     [(pattern, content)] = yaml.safe_load((CONFIG / f"{name}.yaml").read_text()).items()
     assert pattern == f"/**/{name}"
-    assert content["ros__parameters"] == {p.name: p.default for p in declared(NODES[name]).values()}
+    assert content["ros__parameters"] == {
+        p.name: p.default for p in declared(NODES[name]).values()
+    }
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
