@@ -28,6 +28,7 @@ ORDER = (
     "web_query",
     "sim_camera",
 )
+PAGES = {"curator": "open_world_loop"}  # else the name of the node
 OF_EVERY_NODE = ("lifecycle_msgs", "rcl_interfaces", "type_description_interfaces")
 LIMIT = 2**63 - 1  # of an integer range that is open on one side
 TYPES = {
@@ -71,12 +72,11 @@ def _node_section(kind: type[ManagedNode], context: Any) -> str:
     node = kind(context=context)
     try:
         first_line = (sys.modules[kind.__module__].__doc__ or "").strip().splitlines()[0]
-        guide = f"docs/{kind.NAME}.md"
-        more = f" See [its page]({kind.NAME}.md)." if (ROOT / guide).exists() else ""
+        guide = PAGES.get(kind.NAME, kind.NAME)
         return "\n".join(
             [
                 f"## {kind.NAME}\n",
-                f"{first_line}{more}\n",
+                f"{first_line} See [{guide}.md]({guide}.md).\n",
                 *_table(("name", "kind", "type", ""), _endpoints(node)),
                 *_table(("parameter", "type", "default", "values", "live", ""), _parameters(node)),
             ]
@@ -88,7 +88,12 @@ def _node_section(kind: type[ManagedNode], context: Any) -> str:
 def _endpoints(node: ManagedNode) -> list[tuple[str, ...]]:
     """What comes in, what goes out, and what can be asked for."""
     rows = [
-        (f"parameter `{name}`", "subscribes", "", node.describe_parameter(name).description)
+        (
+            f"parameter `{name}`",
+            "subscribes",
+            "",
+            _plain(node.describe_parameter(name).description),
+        )
         for name in _names(node)
         if name.endswith("_topic")
     ]
@@ -130,7 +135,7 @@ def _parameters(node: ManagedNode) -> list[tuple[str, ...]]:
                 f"`{_value(node.get_parameter(name).value)}`",
                 choices or _range(described),
                 "yes" if when == "can change at run time" else "",
-                described.description,
+                _plain(described.description),
             )
         )
     return rows
@@ -139,6 +144,11 @@ def _parameters(node: ManagedNode) -> list[tuple[str, ...]]:
 def _names(node: ManagedNode) -> list[str]:
     """The parameters that are ours, as they were declared."""
     return [p.name for p in (*node.PARAMETERS, *node.COMMON_PARAMETERS)]
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown leaves alone."""
+    return text.replace("<", "&lt;").replace("|", "\\|")
 
 
 def _value(value: Any) -> str:
