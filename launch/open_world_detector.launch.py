@@ -6,16 +6,15 @@
 newfound.launch.py does the work, and has the other arguments.
 """
 
+from pathlib import Path
+
 from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription
-from launch.substitutions import LaunchConfiguration, PathJoinSubstitution
-from launch_ros.substitutions import FindPackageShare
+from launch.substitutions import LaunchConfiguration
 
 
 def generate_launch_description() -> LaunchDescription:
-    suite = PathJoinSubstitution(
-        [FindPackageShare("newfound_bringup"), "launch", "newfound.launch.py"]
-    )
+    suite = str(Path(__file__).with_name("newfound.launch.py"))
     chosen = {
         "nodes": "open_world_detector",
         "detector_checkpoint": LaunchConfiguration("checkpoint"),

@@ -6,16 +6,14 @@
 newfound.launch.py does the work, and has the arguments.
 """
 
+from pathlib import Path
+
 from launch import LaunchDescription
 from launch.actions import IncludeLaunchDescription
-from launch.substitutions import PathJoinSubstitution
-from launch_ros.substitutions import FindPackageShare
 
 
 def generate_launch_description() -> LaunchDescription:
-    suite = PathJoinSubstitution(
-        [FindPackageShare("newfound_bringup"), "launch", "newfound.launch.py"]
-    )
+    suite = str(Path(__file__).with_name("newfound.launch.py"))
     return LaunchDescription(
         [IncludeLaunchDescription(suite, launch_arguments={"nodes": "sim_camera"}.items())]
     )
