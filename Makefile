@@ -38,8 +38,8 @@ test: build lint  ## everything: set-up, build, lint, every test
 quick: build  ## the tests that take seconds
 	@$(ENV) && python -m pytest -m "not slow" src tests
 
-demo: build  ## the simulated camera over DDS, watched and reported on in demo_report/
-	@$(ENV) && python scripts/demo.py
+demo: build  ## the open-world loop on the simulated camera, reported on in demo_report/
+	@$(ENV) && python -m scripts.demo
 
 up: build  ## the nodes of PARAMS (default config/simulation.yaml) in one process, until Ctrl-C
 	@$(ENV) && exec python -m newfound_nodes.container --ros-args --params-file $(or $(PARAMS),config/simulation.yaml)

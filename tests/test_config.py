@@ -31,7 +31,10 @@ def test_a_node_has_a_file_that_shows_every_parameter_with_its_default(name):
 def test_a_file_names_only_nodes_and_parameters_that_exist(file):
     content = yaml.safe_load(file.read_text())
     container = content.pop("/container", {"ros__parameters": {"nodes": []}})
-    entries = dict(e.split(":")[::-1] for e in container["ros__parameters"]["nodes"])
+    entries = {
+        name or kind: kind
+        for kind, _, name in (e.partition(":") for e in container["ros__parameters"]["nodes"])
+    }
     assert set(entries.values()) <= set(NODES)
     for pattern, values in content.items():
         name = pattern.removeprefix("/**/") if "*" in pattern else entries[pattern.strip("/")]

@@ -55,7 +55,7 @@ class Curator(ManagedNode):
 
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
         self.desk: Desk | None = None
-        self._services: Services | None = None
+        self._others: Services | None = None
         self._ears: list[Any] = []  # subscriptions
         self._timer: Any = None
         super().__init__(name, **node_arguments)
@@ -77,7 +77,7 @@ class Curator(ManagedNode):
             raise LoadError(" ".join(str(error).split())) from error
         for complaint in self.desk.complaints:
             self.get_logger().error(complaint)
-        self._services = Services(self, self._group)
+        self._others = Services(self, self._group)
 
     def activated(self) -> None:
         """Listen to the detector, and go on with what was under way."""
@@ -102,17 +102,17 @@ class Curator(ManagedNode):
         for ear in self._ears:
             self.destroy_subscription(ear)
         self._ears, self._timer = [], None
-        if self._services is not None and self.desk is not None:
-            self._services.forget()
+        if self._others is not None and self.desk is not None:
+            self._others.forget()
             self.desk.interrupted()
 
     def unload(self) -> None:
         """Let another node have the folder."""
-        if self._services is not None:
-            self._services.destroy()
+        if self._others is not None:
+            self._others.destroy()
         if self.desk is not None:
             self.desk.close()
-        self.desk = self._services = None
+        self.desk = self._others = None
 
     def parameters_changed(self, names: set[str]) -> None:
         """Rules hold for the next step."""
@@ -166,7 +166,7 @@ class Curator(ManagedNode):
 
     def _look_after(self) -> None:
         """Ask the services for what is due."""
-        desk, services = self.desk, self._services
+        desk, services = self.desk, self._others
         if desk is None or services is None or self.state() != State.PRIMARY_STATE_ACTIVE:
             return
         services.expire()
@@ -202,7 +202,7 @@ class Curator(ManagedNode):
         assert self.desk is not None
         if self.desk.trouble:
             return DiagnosticStatus.ERROR, self.desk.trouble, {}
-        missed = self._services.missed(self.desk.open()) if self._services is not None else []
+        missed = self._others.missed(self.desk.open()) if self._others is not None else []
         if missed:
             return DiagnosticStatus.WARN, f"not there: {', '.join(missed)}", {}
         waiting = sum(p.phase == "waiting" for p in self.desk.open())
