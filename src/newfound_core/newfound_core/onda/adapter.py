@@ -76,6 +76,7 @@ class Onda:
         self._lock = threading.RLock()
         self._layers = NormalizationLayers(network)
         self._source = self._online = self._layers.read()
+        self._fingerprint = self._layers.fingerprint(self._source)
         self._estimator = self._build_estimator()
         self._folded: FoldedNetwork | None = None
         self._tried_to_fold = False
@@ -249,13 +250,12 @@ class Onda:
         with self._lock:
             status = self._status
             counters = {"frames": status.frames, "updates": status.updates}
-            online, fingerprint = self._online, self._layers.fingerprint(self._source)
-        write_state(Path(path), online, counters, fingerprint, self.config)
+            online = self._online
+        write_state(Path(path), online, counters, self._fingerprint, self.config)
 
     def restore(self, path: Path | str) -> None:
         """Go on from a saved state; a state of another network is a `CheckpointError`."""
-        fingerprint = self._layers.fingerprint(self._source)
-        online, counters = read_state(Path(path), len(self._source.mean), fingerprint)
+        online, counters = read_state(Path(path), len(self._source.mean), self._fingerprint)
         like = self._source.mean
         with self._lock:
             self._switch_to(Statistics(online.mean.to(like), online.variance.to(like)))

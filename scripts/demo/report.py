@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo's report as one figure: frames before and after, the loop in time, and the light."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+from PIL import Image
+
+from newfound_msgs.msg import OpenWorldDetection
+from scripts.demo.story import Shown, Story
+
+COLOURS = {"right": "tab:green", "unknown": "tab:orange", "wrong": "tab:red", "missed": "silver"}
+HEIGHTS = {"right": 3, "unknown": 2, "wrong": 1, "missed": 0}
+
+
+def draw(story: Story, file: Path) -> None:
+    """Write the figure."""
+    figure = plt.figure(figsize=(11, 8.6), layout="constrained")
+    top, middle, bottom = figure.subfigures(3, 1, height_ratios=[1.6, 1, 0.9])
+    left, right = top.subplots(1, 2)
+    _frame(left, story.before, f"before: the {story.new} is unknown")
+    _frame(right, story.after, f"after: it is a {story.new}")
+    _timeline(middle.subplots(), story)
+    _adaptation(bottom.subplots(), story)
+    figure.savefig(file, dpi=90)
+    plt.close(figure)
+
+
+def _frame(axes: Any, shown: Shown | None, title: str) -> None:
+    axes.set_title(title, fontsize=10)
+    axes.axis("off")
+    if shown is None:
+        axes.text(0.5, 0.5, "no such frame", ha="center")
+        return
+    axes.imshow(Image.open(io.BytesIO(shown.jpeg)))
+    for found in shown.detections.detections:
+        known = found.kind == OpenWorldDetection.KIND_KNOWN
+        colour, box = ("lime" if known else "orange"), found.region
+        corner, size = (box.x_offset, box.y_offset), (box.width, box.height)
+        axes.add_patch(plt.Rectangle(corner, *size, fill=False, color=colour, lw=1.5))
+        text = found.label if known else f"unknown ({found.nearest_label}?)"
+        where = {"facecolor": "black", "alpha": 0.6, "pad": 1, "lw": 0}
+        axes.text(corner[0], corner[1] - 6, text, color=colour, fontsize=7, bbox=where)
+
+
+def _timeline(axes: Any, story: Story) -> None:
+    """What was said of the new object in every frame, and what happened meanwhile."""
+    for verdict, colour in COLOURS.items():
+        times = [s.at for s in story.seen if s.label == story.new and s.verdict == verdict]
+        axes.scatter(times, [HEIGHTS[verdict]] * len(times), s=12, color=colour, marker="|")
+    for number, (name, at) in enumerate(story.events.items()):
+        axes.axvline(at, color="grey", lw=0.7, ls=":")
+        axes.text(at, 3.7 + 0.55 * (number % 3), name, fontsize=8, ha="center")
+    axes.set(
+        ylim=(-0.5, 5.3),
+        yticks=list(HEIGHTS.values()),
+        yticklabels=list(HEIGHTS),
+        xlabel="seconds since the start",
+        title=f"what the detector says of the {story.new}, frame by frame",
+    )
+
+
+def _adaptation(axes: Any, story: Story) -> None:
+    """The adaptive classifier's drift through the change of light."""
+    first = [d for d in story.drift if d.at < story.second_pass]
+    axes.plot([d.clip_time for d in first], [d.nats for d in first])
+    if story.light_change is not None:
+        axes.axvspan(*story.light_change, color="orange", alpha=0.3, label="the light changes")
+        axes.legend()
+    axes.set(
+        xlabel="time on the clip, s",
+        ylabel="mean drift, nats",
+        title="the adaptive classifier follows the light: drift of its statistics from the source",
+    )
