@@ -23,7 +23,7 @@ KNOWN = (
 )  # fmt: skip
 CHOICE = ("bowl", "funnel", "pear", "padlock", "paint_brush", "marker")
 HELD_OUT = ("teapot", "tape_roll", "flashlight", "carrot", "ball", "light_bulb")
-SECONDS, RATE = 8.0, 2.0  # sixteen frames, each from another side
+SECONDS, RATE = 6.0, 2.0  # twelve frames, each from another side
 PER_FILM = 3  # new things on one table, beside as many known ones
 _EYES = {
     "meeting": ((-0.27, -0.40, 0.44), (0.27, -0.42, 0.47)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A robot at the simulated bench: the real detector in a process of its own, its camera over DDS."""
+"""A robot at the simulated bench: the real detector in its own process, a camera over DDS."""
 
 import array
 from collections import Counter
@@ -139,8 +139,9 @@ def said(shot: Shot, message: OpenWorldDetections) -> Scene:
 
 
 def judged(base: Path, shots: Iterable[Shot]) -> list[Scene]:
-    """What the node would say of frames with the knowledge it uses now, without showing them to it:
-    it would gather views of unknown things from them.
+    """What the node would say of frames with the knowledge that it uses now.
+
+    It is not shown them: it would gather views of unknown things from them.
     """
     knowledge, detector = read_knowledge(base / "current"), Detector(DepthRelief())
     scenes = []

@@ -10,9 +10,9 @@ instances in six domains (`--scenes`, see docs/training.md).
 
 Writes `result.json` and `learning.png`. For every method: `known_before`, the share of known
 objects named right; for every class `met_unknown`, the share of its frames in the meeting film in
-which the node called it unknown; `unknown_before` and `called_known_before`, in the
-later film just before it was learned; `seconds`; `later`, `changed_light`, `other_instances`: shares
-of its frames in which it is recognised afterwards; `known`: known objects named right afterwards;
+which the node called it unknown; `unknown_before` and `called_known_before`, in the later film
+just before it was learned; `seconds`; `later`, `changed_light`, `other_instances`: shares of its
+frames in which it is recognised afterwards; `known`: known objects named right afterwards;
 `at_the_end`: recognised in the later film, over DDS, once all were learned.
 """
 
@@ -100,7 +100,9 @@ def meet(robot: Robot, films: Films) -> tuple[list[Scene], dict[str, str]]:
     """Show the meeting films over DDS; what was said, and the ids of the unknown things."""
     scenes, ids = [], {}
     for clip in films.meeting:
+        # There and back and there again: the camera takes its time, and views differ.
         shots = clip_shots(clip)
+        shots = [*shots, *shots[::-1], *shots]
         messages = [robot.look(shot) for shot in shots]
         scenes += [said(*pair) for pair in zip(shots, messages, strict=True)]
         ids |= {k: v for k, v in unknown_ids(shots, messages).items() if k not in KNOWN}

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kill -9 at random moments of learning: `python -m tests.learning_kills --help`.
 
-A process holds everything of a detector that is not ROS (`Mind`: knowledge base, job queue, unknown
-objects) and goes on learning classes and forgetting them, with a tiny model and the real code of
-`learn`, which here runs in the same process: a kill takes both sides at once, as a power cut does.
+A process holds everything of a detector that is not ROS (`Mind`: knowledge base, job queue,
+unknown objects) and goes on learning a class and forgetting it, with a tiny model and the real
+code of `learn`, which here runs in the same process: a kill takes both sides, as a power cut does.
 After each kill the knowledge is opened as a node would: nothing may be damaged, no class that was
 taught may be missing, and every remembered image must be readable. The next process takes up the
 job where it was.
 
-Writes `result.json`: `kills`, `intact`, what was going on at each kill (`stages`), `learned` and
-`forgotten`: changes of knowledge that came to their end between kills.
+Writes `result.json`: `kills`, `intact`, `damages`, what was going on at the kills (`stages`) and
+`changes_of_knowledge`, those that came to their end in between.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A few of the kills of `python -m tests.learning_kills`, in a process of their own to fork from."""
+"""A few of the kills of `python -m tests.learning_kills`."""
 
 import json
 import subprocess

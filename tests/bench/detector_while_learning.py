@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the open-world detector takes for a frame while it learns a class, and while it does not.
+"""How long the open-world detector takes for a frame, learning a class meanwhile or not.
 
 The real node in a process of its own with the shipped model, 640x480 with depth, frames one after
 another over DDS; the learning process beside it learns from crops of the clip. Hoped for: a 95th
