@@ -33,10 +33,10 @@ format: setup  ## let ruff rewrite the sources
 	@. .venv/bin/activate && ruff check --fix . && ruff format .
 
 test: build lint  ## everything: set-up, build, lint, every test
-	@$(ENV) && python -m pytest src tests
+	@$(ENV) && scripts/test.sh
 
 quick: build  ## the tests that take seconds
-	@$(ENV) && python -m pytest -m "not slow" src tests
+	@$(ENV) && scripts/test.sh -m "not slow"
 
 demo: build  ## the open-world loop on the simulated camera, reported on in demo_report/
 	@$(ENV) && python -m scripts.demo

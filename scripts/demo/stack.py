@@ -79,7 +79,7 @@ def _folders(folder: Path) -> dict[str, dict[str, dict[str, str]]]:
     values = {
         "/open_world_detector": {"knowledge_base": "knowledge"},
         "/curator": {"state_folder": "curator", "image_folder": "images"},
-        "/web_query": {"image_folder": "images", "cache_folder": "cache"},
+        "/web_query": {"image_folder": "images"},
     }
     return {
         node: {"ros__parameters": {key: str(folder / name) for key, name in names.items()}}

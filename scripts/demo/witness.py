@@ -51,6 +51,7 @@ class Witness:
         self.knowledge: list[Heard] = []
         self.proposals: list[Heard] = []
         self._images: dict[Stamp, bytes] = {}
+        self.ended, self.clip_time = False, 0.0  # where the camera is on its time line
         self.listen(CompressedImage, "/camera/image_raw/compressed", self._see)
         self.listen(msg.GroundTruth, "/camera/ground_truth", self._learn_truth)
         for kind, topic, kept in (
@@ -108,15 +109,12 @@ class Witness:
     def play(self) -> None:
         """Let the camera begin anew."""
         self.call(Trigger, "/camera/sim_camera/restart", Trigger.Request())
+        self.ended, self.clip_time = False, 0.0
 
     def decide(self, unknown_id: str, decision: int, label: str = "") -> ConfirmLabel.Response:
         """What a person would say to the curator."""
         request = ConfirmLabel.Request(unknown_id=unknown_id, decision=decision, label=label)
         return self.call(ConfirmLabel, f"{CURATOR}/confirm_label", request)
-
-    def clip_time(self) -> float:
-        """Where the camera is on its time line."""
-        return next(reversed(self.truths.values())).scenario_time if self.truths else 0.0
 
     def _keeping(self, kept: list[Heard]) -> Callable[[Any], None]:
         return lambda message: kept.append(Heard(self.now(), message))
@@ -127,6 +125,7 @@ class Witness:
 
     def _learn_truth(self, message: msg.GroundTruth) -> None:
         self.truths[stamp(message)] = message
+        self.ended, self.clip_time = message.last, message.scenario_time
         self._bring_together(stamp(message))
 
     def _bring_together(self, when: Stamp) -> None:

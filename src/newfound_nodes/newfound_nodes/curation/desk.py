@@ -48,9 +48,12 @@ class Desk:
         rules: Rules,
         patience: Patience,
         changed: Callable[[Proposal], None] = lambda proposal: None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,  # of waits
     ) -> None:
-        """`changed` is told of every new state, in order; raises a KnowledgeError."""
+        """`changed` is told of everything that matters to others, in order.
+
+        Raises a KnowledgeError or an OSError if the folder cannot be used.
+        """
         self.folder, self.rules, self.patience = folder, rules, patience
         self._changed, self._clock = changed, clock
         self._lock = threading.RLock()
@@ -250,7 +253,7 @@ class Desk:
             return
         moved = before is None or before.phase != proposal.phase
         if moved:
-            proposal = replace(proposal, since=self._clock())
+            proposal = replace(proposal, since=time.time())
         self._store.save(proposal)
         if moved:  # the next step need not wait for what the last one waited for
             self._waits.pop(proposal.id, None)
@@ -260,7 +263,8 @@ class Desk:
         if not proposal.open:
             self._crops.pop(proposal.id, None)
             self._forget_the_oldest()
-        self._changed(proposal)
+        if before is None or replace(before, requests=proposal.requests) != proposal:
+            self._changed(proposal)
 
     def _forget_the_oldest(self) -> None:
         finished = sorted((p for p in self.all() if not p.open), key=lambda p: p.since)

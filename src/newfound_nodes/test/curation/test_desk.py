@@ -88,7 +88,7 @@ def test_the_loop_ends_with_a_known_class(office):
     assert desk.job_told("000001", "teapot", None, "").phase == "learning"
     assert desk.job_told("000001", "teapot", True, "").phase == "learned"
     assert [p.phase for p in office.told] == [
-        "asking", "waiting", "fetching", "submitting", "submitting", "learning", "learned",
+        "asking", "waiting", "fetching", "submitting", "learning", "learned",
     ]  # fmt: skip
     assert (desk.open(), desk.crop("u1")) == ([], b"")
     assert not list(Path(office.folder).glob("*.jpg"))
