@@ -4,7 +4,8 @@
 `sim_camera` shows pictures of single objects, first of one domain, then of another in which only
 the light differs; two adaptive classifiers look on over DDS, one adapting, one frozen. `--data`
 is a folder of `python -m newfound_sim generate workbench` with other instances than the model was
-trained on (another --seed). Pictures come in random order, each once; each of --orders is a run.
+trained on (another --seed). Pictures come in random order, each once in the first light and
+--passes times in the second; each of --orders is a run.
 
 Writes `light_change.png` and `result.json`: `table` has, for `adapting` and `frozen`, mean and
 standard deviation over the runs of the accuracy `before` the change, in the `window` frames right
@@ -48,8 +49,8 @@ def run(arguments: argparse.Namespace, order: int) -> list[Moment]:
     labels = load_model(arguments.checkpoint).labels
     shown = [
         picture
-        for domain in (arguments.before, arguments.after)
-        for picture in lit(pictures(arguments.data / domain, labels, order), domain)
+        for number, domain in enumerate((arguments.before, *[arguments.after] * arguments.passes))
+        for picture in lit(pictures(arguments.data / domain, labels, f"{order}, {number}"), domain)
     ]
     clip = make_clip(arguments.out / "clip", shown)
     return watch(clip, arguments.checkpoint, arguments.rate, estimator=arguments.estimator)
@@ -67,11 +68,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--estimator", choices=("batch", "streaming"), default="batch")
     parser.add_argument("--rate", type=float, default=5.0, help="frames per second")
     parser.add_argument("--window", type=int, default=60, help="frames of one number")
+    parser.add_argument("--passes", type=int, default=2, help="through the second light")
     parser.add_argument("--orders", type=int, nargs="+", default=[0, 1, 2], help="of the pictures")
     return parser.parse_args()
 
 
-def pictures(folder: Path, labels: Sequence[str], seed: int) -> list[tuple[Path, str]]:
+def pictures(folder: Path, labels: Sequence[str], seed: str) -> list[tuple[Path, str]]:
     """The pictures of one domain with their labels, in random order."""
     found = [(path, label) for label in labels for path in sorted((folder / label).glob("*.jpg"))]
     if not found:
