@@ -3,18 +3,28 @@
 
 The shipped models of the bench know `KNOWN`. Settings were chosen with `CHOICE` as unknown
 things; results are reported for `HELD_OUT`, which nothing was trained on or chosen by.
+
+A film is a folder in the format of `python -m newfound_sim generate detection`, its pictures in
+the order of time. `python -m tests.bench_films FOLDER` makes the films of `HELD_OUT`.
 """
 
-from dataclasses import dataclass
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from tqdm import tqdm
 
+from newfound_sim import coco
 from newfound_sim.arranging import arrange
 from newfound_sim.dataset_request import stream
-from newfound_sim.film import FilmOptions, film
-from newfound_sim.scenario import CameraMove, Filming, LightChange, Stay, WorkbenchScenario
-from newfound_sim.workbench import CameraPose
+from newfound_sim.exposing import millimetres
+from newfound_sim.illumination import named
+from newfound_sim.objects import CLASSES
+from newfound_sim.production import write_depth, write_jpeg, write_whole
+from newfound_sim.workbench import Bench, CameraPose, PlacedObject, render_bench
 
 KNOWN = (
     "claw_hammer", "mallet", "combination_pliers", "needle_nose_pliers", "flat_screwdriver",
@@ -23,8 +33,9 @@ KNOWN = (
 )  # fmt: skip
 CHOICE = ("bowl", "funnel", "pear", "padlock", "paint_brush", "marker")
 HELD_OUT = ("teapot", "tape_roll", "flashlight", "carrot", "ball", "light_bulb")
-SECONDS, RATE = 6.0, 2.0  # twelve frames, each from another side
+FRAMES = 12  # of a film, each from another side
 PER_FILM = 3  # new things on one table, beside as many known ones
+WIDTH, HEIGHT, SAMPLES = 480, 360, 4
 _EYES = {
     "meeting": ((-0.27, -0.40, 0.44), (0.27, -0.42, 0.47)),
     "later": ((0.20, -0.38, 0.50), (-0.20, -0.44, 0.41)),
@@ -33,52 +44,59 @@ _EYES = {
 
 @dataclass(frozen=True)
 class Films:
-    """Clips of the same new things: when they are met, and later, lying elsewhere."""
+    """Films of the same new things: when they are met, and later, lying elsewhere."""
 
     meeting: tuple[Path, ...]
     later: tuple[Path, ...]  # in the second half the light has changed
 
 
-def make_films(
-    folder: Path, strange: tuple[str, ...], samples: int = 4, workers: int = 1
-) -> Films:
+def make_films(folder: Path, strange: tuple[str, ...]) -> Films:
     """Film what is missing; each table has a background of its own."""
     found: dict[str, list[Path]] = {"meeting": [], "later": []}
     for number, first in enumerate(range(0, len(strange), PER_FILM)):
-        new = strange[first : first + PER_FILM]
-        for occasion, clips in found.items():
-            clips.append(folder / f"{occasion}_{number}")
-            scenario = scenario_of(occasion, number, new, samples)
-            film(scenario, clips[-1], FilmOptions(takes=1), workers)
+        for occasion, films in found.items():
+            films.append(folder / f"{occasion}_{number}")
+            if not (films[-1] / "annotations.json").exists():
+                _film(films[-1], occasion, number, strange[first : first + PER_FILM])
     return Films(tuple(found["meeting"]), tuple(found["later"]))
 
 
-def scenario_of(
-    occasion: str, number: int, new: tuple[str, ...], samples: int
-) -> WorkbenchScenario:
-    """New things and some known ones on a table that the camera passes by."""
+def _film(out: Path, occasion: str, number: int, new: tuple[str, ...]) -> None:
+    truths = []
+    for frame, (bench, pose) in enumerate(tqdm(_moments(occasion, number, new), out.name)):
+        size = {"width": WIDTH, "height": HEIGHT}
+        seen = render_bench(bench, "webcam", pose=pose, **size, samples=SAMPLES, seed=frame)
+        name = f"images/{frame:06d}.jpg"
+        write_depth(out / f"depth/{frame:06d}.png", millimetres(seen.depth))
+        write_jpeg(out / name, seen.rgb)
+        truths.append({"file_name": name, **size, "annotations": coco.annotations(seen)})
+    write_whole(out / "annotations.json", json.dumps(coco.dataset(CLASSES, truths)).encode())
+
+
+def _moments(
+    occasion: str, number: int, new: tuple[str, ...]
+) -> Iterator[tuple[Bench, CameraPose]]:
+    """The bench and the camera's place in each frame; the camera passes by."""
+    background = ("brown", "white")[number % 2]
+    bench = Bench(_things(occasion, number, new), named("artificial"), background, number)
+    changed = replace(bench, lighting=named("directed"))
+    begin, end = (np.array(eye) for eye in _EYES[occasion])
+    for frame in range(FRAMES):
+        x, y, z = begin + (end - begin) * frame / (FRAMES - 1)
+        dark = occasion == "later" and frame >= FRAMES // 2
+        yield changed if dark else bench, CameraPose((x, y, z), (0.0, 0.02, 0.0))
+
+
+def _things(occasion: str, number: int, new: tuple[str, ...]) -> tuple[PlacedObject, ...]:
+    """The new things, the same ones on both occasions, and any known ones; none overlap."""
     rng = stream("bench", occasion, number, *new)
-    known = [str(label) for label in rng.choice(KNOWN, PER_FILM, replace=False)]
-    # The new things are the same ones on both occasions, the known ones are any.
+    labels = [*new, *(str(label) for label in rng.choice(KNOWN, PER_FILM, replace=False))]
     seeds = [int(stream("bench", label).integers(2**31)) for label in new]
-    seeds += [int(seed) for seed in rng.integers(2**31, size=len(known))]
-    things = _all_placed(rng, [*new, *known], seeds)
-    begin, end = (CameraPose(eye, (0.0, 0.02, 0.0)) for eye in _EYES[occasion])
-    changes = (LightChange(SECONDS / 2, SECONDS / 2, "directed"),) if occasion == "later" else ()
-    return WorkbenchScenario(
-        Filming(RATE, 480, 360, seed=number, samples=samples),
-        SECONDS,
-        "webcam",
-        ("brown", "white")[number % 2],
-        "artificial",
-        begin,
-        tuple(Stay(thing, 0.0, SECONDS) for thing in things),
-        changes,
-        (CameraMove(0.0, SECONDS, end),),
-    )
-
-
-def _all_placed(rng: np.random.Generator, labels: list[str], seeds: list[int]):
+    seeds += [int(seed) for seed in rng.integers(2**31, size=PER_FILM)]
     while len(placed := arrange(rng, labels, seeds)) < len(labels):
         pass
     return placed
+
+
+if __name__ == "__main__":
+    make_films(Path(sys.argv[1]), HELD_OUT)

@@ -16,15 +16,20 @@ from std_msgs.msg import Header
 
 from newfound_core.detection.depth_relief import DepthRelief
 from newfound_core.detection.detector import Detector
+from newfound_core.detection.unknowns import View
 from newfound_core.knowledge.contents import read_knowledge
+from newfound_core.open_world.job import LearningOptions
 from newfound_msgs.msg import LearningStatus, OpenWorldDetections, UnknownObject
 from newfound_msgs.srv import AddUnknownClass
+from newfound_nodes.open_world.messages import detections_message, learning_message
+from newfound_nodes.open_world.mind import Listener, Mind, MindConfig
 from newfound_sim.clip import load_clip
 from newfound_training.detector.coco import read_pictures
 from newfound_training.detector.evaluate import read_depth
 from newfound_training.detector.measures import Scene
 from newfound_training.detector.task import read_rgb
 from tests.harness import Harness, eventually
+from tests.inside_learner import learn_inside
 
 NODE = "/open_world_detector"
 FULLY_SEEN = 0.5  # share of an object that must be visible for it to count
@@ -122,6 +127,41 @@ class Robot:
         self.ros.close()
 
 
+class RobotWithoutRos:
+    """The same without nodes, DDS and a process for learning: where the machine is busy."""
+
+    def __init__(self, folder: Path, checkpoint: str, **options: Any) -> None:
+        learn_inside()
+        self.base = folder / "knowledge"
+        self._options = LearningOptions(**options)
+        listener = Listener(_ignore, _ignore, _ignore)
+        config = MindConfig(self.base, Path(checkpoint))
+        self._mind = Mind(config, Detector(DepthRelief()), listener)
+        self._number = 0
+
+    def look(self, shot: Shot) -> OpenWorldDetections:
+        """Show a frame; what was detected in it."""
+        self._number += 1
+        height, width = shot.rgb.shape[:2]
+        view = View(self._number * 10**9, "camera", width, height)
+        seen = self._mind.see(shot.rgb, shot.depth.astype(np.float32) * 1e-3, view)
+        return detections_message(
+            Header(), seen.version, seen.found, seen.tracks, seen.unknown_ids
+        )
+
+    def learn(self, label: str, unknown_id: str) -> LearningStatus:
+        """Have an unknown object learned; how it ended."""
+        request = AddUnknownClass.Request(label=label, unknown_id=unknown_id)
+        job, _ = self._mind.learn(request, self._options)
+        ended = eventually(
+            lambda: (s := self._mind.queue.status(job)) and s.final and s, label, patience=3600
+        )
+        return learning_message(ended, Header().stamp)
+
+    def close(self) -> None:
+        self._mind.close()
+
+
 def said(shot: Shot, message: OpenWorldDetections) -> Scene:
     """A frame and what the node said of it, to be measured."""
     found = message.detections
@@ -162,6 +202,10 @@ def unknown_ids(shots: Sequence[Shot], messages: Sequence[OpenWorldDetections]) 
             if name:
                 votes.setdefault(label, Counter())[name] += 1
     return {label: counts.most_common(1)[0][0] for label, counts in votes.items()}
+
+
+def _ignore(value: object) -> None:
+    pass
 
 
 def _image(header: Header, encoding: str, pixels: np.ndarray) -> Image:

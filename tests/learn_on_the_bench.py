@@ -27,8 +27,10 @@ from typing import Any
 from newfound_msgs.msg import LearningStatus
 from newfound_training.detector.measures import Scene, class_outcomes
 from tests.bench_films import CHOICE, HELD_OUT, KNOWN, Films, make_films
-from tests.bench_robot import Robot, clip_shots, judged, said, scene_shots, unknown_ids
+from tests.bench_robot import Robot, RobotWithoutRos, judged, said, scene_shots, unknown_ids
 from tests.harness import ROOT
+
+AnyRobot = Robot | RobotWithoutRos
 
 
 def main() -> None:
@@ -54,6 +56,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--films", type=Path, help="folder of the films; made where missing")
     parser.add_argument("--scenes", type=Path, help="pictures of other instances; none: left out")
     parser.add_argument("--choice", action="store_true", help="the classes for choosing settings")
+    parser.add_argument(
+        "--without-ros",
+        action="store_true",
+        help="the detector and learning in this process; --set are then options of learning",
+    )
+    parser.add_argument("--only", type=int, help="learn only so many of the new things")
     parser.add_argument("--set", nargs="*", default=[], help="node parameters, as name=value")
     return parser.parse_args()
 
@@ -71,17 +79,18 @@ def learn_all(
     """Meet everything, learn one after another, measure after each."""
     folder = arguments.out / checkpoint.name
     shutil.rmtree(folder, ignore_errors=True)
-    later = [shot for clip in films.later for shot in clip_shots(clip)]
+    later = [shot for clip in films.later for shot in scene_shots(clip)]
     others = scene_shots(arguments.scenes) if arguments.scenes else []
     parameters = dict(pair.split("=", 1) for pair in arguments.set)
     values = {name: json.loads(value) for name, value in parameters.items()}
-    robot = Robot(folder, checkpoint=str(checkpoint), **values)
+    kind = RobotWithoutRos if arguments.without_ros else Robot
+    robot = kind(folder, checkpoint=str(checkpoint), **values)
     try:
         met, ids = meet(robot, films)
         judge = Judge(robot.base, later, others, len(films.later))
         before = judge.measure()
         result: dict[str, Any] = {"known_before": before["known"], "classes": {}}
-        for label in strange:
+        for label in strange[: arguments.only]:
             entry = {"met_unknown": share(met, label, "unknown"), **called(before, label)}
             entry |= learn_one(robot, label, ids.get(label, ""))
             before = judge.measure()
@@ -91,17 +100,18 @@ def learn_all(
         at_the_end = [said(shot, robot.look(shot)) for shot in later]
     finally:
         robot.close()
+    result["frames"] = {"meeting": len(met), "later": len(later), "other_instances": len(others)}
     for label, entry in result["classes"].items():
         entry["at_the_end"] = share(at_the_end, label, "right")
     return result | {"known_at_the_end": before["known"]}
 
 
-def meet(robot: Robot, films: Films) -> tuple[list[Scene], dict[str, str]]:
+def meet(robot: AnyRobot, films: Films) -> tuple[list[Scene], dict[str, str]]:
     """Show the meeting films over DDS; what was said, and the ids of the unknown things."""
     scenes, ids = [], {}
     for clip in films.meeting:
         # There and back and there again: the camera takes its time, and views differ.
-        shots = clip_shots(clip)
+        shots = scene_shots(clip)
         shots = [*shots, *shots[::-1], *shots]
         messages = [robot.look(shot) for shot in shots]
         scenes += [said(*pair) for pair in zip(shots, messages, strict=True)]
@@ -109,7 +119,7 @@ def meet(robot: Robot, films: Films) -> tuple[list[Scene], dict[str, str]]:
     return scenes, ids
 
 
-def learn_one(robot: Robot, label: str, unknown_id: str) -> dict[str, Any]:
+def learn_one(robot: AnyRobot, label: str, unknown_id: str) -> dict[str, Any]:
     """Ask for it to be learned and wait."""
     if not unknown_id:
         return {"learned": False, "why": "it was never announced as unknown"}

@@ -20,7 +20,6 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +32,10 @@ from newfound_core.detection.whole_image import WholeImage
 from newfound_core.open_world import job as jobs
 from newfound_core.open_world.job import LearningOptions
 from newfound_msgs.srv import AddUnknownClass
-from newfound_nodes.open_world import learning_queue
 from newfound_nodes.open_world.keeper import KnowledgeKeeper
 from newfound_nodes.open_world.mind import Listener, Mind, MindConfig
-from newfound_training.openworld.learn import finish_job
 from tests.checkpoints import COLOURS, square, tiny_open_world
+from tests.inside_learner import learn_inside
 
 YELLOW, NEW = (230, 220, 40), "lemon"
 
@@ -107,7 +105,7 @@ def _start(root: Path, shipped: Path, cycles: int = 10**6) -> int:
 
 def _live(root: Path, shipped: Path, cycles: int) -> None:
     """Learn and forget, over and over."""
-    learning_queue.LearnerProcess = Inside  # type: ignore[misc,assignment]
+    learn_inside()
     nobody = Listener(_ignore, _ignore, _ignore)
     mind = Mind(MindConfig(root, shipped, versions_kept=3), Detector(WholeImage()), nobody)
     for _ in range(cycles):
@@ -118,30 +116,6 @@ def _live(root: Path, shipped: Path, cycles: int) -> None:
             time.sleep(0.002)
         if NEW in mind.keeper.now.knowledge.labels:
             mind.keeper.forget(NEW)
-
-
-class Inside:
-    """A learning process that has ended when it is started: it is this one."""
-
-    @classmethod
-    def find(cls, job: Path) -> None:
-        return None
-
-    @classmethod
-    def start(cls, job: Path, command: Sequence[str]) -> "Inside":
-        # A power cut is nobody's failure: it does not count towards the limit of attempts.
-        (job / "attempts").write_text("1")
-        finish_job(job)
-        return cls()
-
-    def running(self) -> bool:
-        return False
-
-    def how_it_ended(self) -> str:
-        return "it ended"
-
-    def stop(self) -> None:
-        pass
 
 
 def _look(root: Path) -> tuple[int, list[str]]:

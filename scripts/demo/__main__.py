@@ -3,7 +3,8 @@
 
 The container plays the demo clip over DDS and runs every node on it. A scripted person, who
 knows the truth, answers the curator. First pass: known things, a teapot nobody has shown to the
-robot, a change of light. Then the teapot is learned; second pass: it is recognised.
+robot. Then the teapot is learned; second pass: it is recognised. At last, two classifiers look on
+as the light changes, one of which adapts.
 """
 
 import json
@@ -25,6 +26,9 @@ from scripts.demo.witness import DemoError, Witness
 
 NEW = "teapot"  # in the clip, and in no model that we ship
 START, ASK, CLIP, LEARN = 240.0, 180.0, 120.0, 600.0  # s; limits of the parts
+NODES = ("/camera/sim_camera", "/hand/sim_camera", "/adaptive_classifier", "/frozen_classifier",
+         "/web_query", "/curator")  # fmt: skip
+AFTERGLOW = 2.0  # s in which answers may come after the last frame
 LAST_LOOK = 31.0  # s on the clip's time line at which enough was seen
 
 
@@ -39,12 +43,12 @@ def loop(witness: Witness) -> story.Story:
     witness.until(lambda: witness.knowledge, "the detector", START)
     known = [c.label for c in witness.knowledge[0].message.classes]
     say(f"the detector knows {len(known)} classes: {', '.join(known)}")
-    for node in ("/camera/sim_camera", "/adaptive_classifier", "/web_query", "/curator"):
+    for node in NODES:
         witness.wait_for(node, START)
     person = Person(witness, say)
     witness.play()
     first = witness.now()
-    say("the camera plays 40 s of the simulated workbench; at 20 s the light changes")
+    say("the camera plays 40 s of the simulated workbench")
     witness.until(lambda: asked(witness, person), f"a question about the {NEW}", ASK)
     witness.until(lambda: attended(person, witness.ended), "the end of the clip", CLIP)
     say("the clip is over; learning goes on, now with the whole machine")
@@ -53,6 +57,11 @@ def loop(witness: Witness) -> story.Story:
     say(f"the {NEW} is a known class; the camera plays again")
     witness.play()
     witness.until(lambda: attended(person, seen_again(witness)), "the second pass", CLIP)
+    say("another camera sees single things; after a while, the light changes")
+    witness.play_light()
+    witness.until(lambda: witness.lit.ended, "the end of the other clip", CLIP)
+    rest = witness.now() + AFTERGLOW
+    witness.until(lambda: witness.now() > rest, "the last answers", CLIP)
     return story.tell(witness, person, NEW, known, (first, second))
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from newfound_msgs import msg
-from scripts.demo.witness import Heard, Stamp, stamp
+from scripts.demo.stamps import Stamp, stamp
+from scripts.demo.witness import Heard
 
 Verdict = Literal["right", "unknown", "wrong", "missed"]
 FULLY_SEEN = 0.5  # share of an object that must be visible for it to count

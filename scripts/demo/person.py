@@ -6,7 +6,8 @@ from collections.abc import Callable
 from newfound_msgs.msg import LabelProposal
 from newfound_msgs.srv import ConfirmLabel
 from scripts.demo.judging import true_label
-from scripts.demo.witness import DemoError, Witness, stamp
+from scripts.demo.stamps import stamp
+from scripts.demo.witness import DemoError, Witness
 
 _Ask = ConfirmLabel.Request
 _MOST_TRIES = 2  # at learning one object

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 from PIL import Image
 
 from newfound_msgs.msg import OpenWorldDetection
+from scripts.demo.light import ADAPTING, FROZEN
 from scripts.demo.story import Shown, Story
 
 COLOURS = {"right": "tab:green", "unknown": "tab:orange", "wrong": "tab:red", "missed": "silver"}
+WINDOW = 25  # frames of one point
 HEIGHTS = {"right": 3, "unknown": 2, "wrong": 1, "missed": 0}
 
 
@@ -22,8 +25,10 @@ def draw(story: Story, file: Path) -> None:
     left, right = top.subplots(1, 2)
     _frame(left, story.before, f"before: the {story.new} is unknown")
     _frame(right, story.after, f"after: it is a {story.new}")
-    _timeline(middle.subplots(), story)
-    _adaptation(bottom.subplots(), story)
+    line, listed = middle.subplots(1, 2, gridspec_kw={"width_ratios": [5, 1]})
+    _timeline(line, story)
+    _events(listed, story)
+    _light(bottom.subplots(), story)
     figure.savefig(file, dpi=90)
     plt.close(figure)
 
@@ -49,12 +54,11 @@ def _timeline(axes: Any, story: Story) -> None:
     """What was said of the new object in every frame, and what happened meanwhile."""
     for verdict, colour in COLOURS.items():
         times = [s.at for s in story.seen if s.label == story.new and s.verdict == verdict]
-        axes.scatter(times, [HEIGHTS[verdict]] * len(times), s=12, color=colour, marker="|")
-    for number, (name, at) in enumerate(story.events.items()):
+        axes.scatter(times, [HEIGHTS[verdict]] * len(times), s=14, color=colour, marker="|")
+    for at in story.events.values():
         axes.axvline(at, color="grey", lw=0.7, ls=":")
-        axes.text(at, 3.7 + 0.55 * (number % 3), name, fontsize=8, ha="center")
     axes.set(
-        ylim=(-0.5, 5.3),
+        ylim=(-0.5, 3.5),
         yticks=list(HEIGHTS.values()),
         yticklabels=list(HEIGHTS),
         xlabel="seconds since the start",
@@ -62,15 +66,26 @@ def _timeline(axes: Any, story: Story) -> None:
     )
 
 
-def _adaptation(axes: Any, story: Story) -> None:
-    """The adaptive classifier's drift through the change of light."""
-    first = [d for d in story.drift if d.at < story.second_pass]
-    axes.plot([d.clip_time for d in first], [d.nats for d in first])
-    if story.light_change is not None:
-        axes.axvspan(*story.light_change, color="orange", alpha=0.3, label="the light changes")
-        axes.legend()
+def _events(axes: Any, story: Story) -> None:
+    """The loop as a list, for those who cannot tell the lines apart."""
+    axes.axis("off")
+    lines = [f"{at:6.1f} s  {name}" for name, at in story.events.items()]
+    axes.text(0, 1, "\n".join(lines), va="top", family="monospace", fontsize=8.5)
+
+
+def _light(axes: Any, story: Story) -> None:
+    """How often both classifiers are right, through the change of light."""
+    names = {ADAPTING: ("adapting (ONDA)", "tab:blue"), FROZEN: ("frozen", "tab:red")}
+    for name, (label, colour) in names.items():
+        right = story.lit.right(name).astype(float)
+        if len(right) >= WINDOW:
+            share = np.convolve(right, np.ones(WINDOW) / WINDOW, "valid")
+            axes.plot(np.arange(WINDOW - 1, len(right)), share, color=colour, label=label)
+    axes.axvline(story.lit.change(), color="orange", lw=2, label="the light changes")
     axes.set(
-        xlabel="time on the clip, s",
-        ylabel="mean drift, nats",
-        title="the adaptive classifier follows the light: drift of its statistics from the source",
+        ylim=(0, 1),
+        xlabel="frame",
+        ylabel=f"right, last {WINDOW} frames",
+        title="classifying single things while the light changes",
     )
+    axes.legend(fontsize=8, loc="lower left")

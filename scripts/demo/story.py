@@ -2,13 +2,14 @@
 """What happened in the demo, in numbers."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from newfound_msgs import msg
 from scripts.demo.judging import Sighting, share, sightings
+from scripts.demo.light import ADAPTING, FROZEN, LitThings
 from scripts.demo.person import Person
-from scripts.demo.witness import Heard, Witness, stamp
+from scripts.demo.witness import Heard, Witness
 
 MOST = 0.5  # the share of frames that is called most of them
 BEFORE_AND_AFTER = 13.0  # s on the clip's time line of the two pictures in the report
@@ -24,15 +25,6 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Drift:
-    """How far the adaptive classifier was from its source."""
-
-    at: float
-    clip_time: float
-    nats: float
-
-
-@dataclass(frozen=True)
 class Story:
     """Everything the report is made of."""
 
@@ -44,9 +36,7 @@ class Story:
     decision: str
     images: int  # fetched
     seen: Sequence[Sighting]
-    drift: Sequence[Drift]
-    light_change: tuple[float, float] | None  # s on the clip's time line
-    updates: int  # of the adaptive classifier
+    lit: LitThings
     before: Shown | None
     after: Shown | None
 
@@ -69,31 +59,23 @@ class Story:
             "known_right_after": share(self.of(self.known, True), "right"),
         }
 
-    def drift_around_the_change(self) -> tuple[float, float]:
-        """At the end of the old light, and at the end of what was seen, of the first pass."""
-        if self.light_change is None:
-            return 0.0, 0.0
-        first = [d for d in self.drift if d.at < self.second_pass]
-        before = [d.nats for d in first if d.clip_time < self.light_change[0]]
-        after = [d.nats for d in first if d.clip_time > self.light_change[1]]
-        return before[-1] if before else 0.0, after[-1] if after else 0.0
-
     def missing(self) -> list[str]:
         """What is not as it should be; empty when the loop closed and the light was followed."""
-        shares, drift = self.shares(), self.drift_around_the_change()
+        shares, adapting, frozen = self.shares(), *map(self.lit.accuracy, (ADAPTING, FROZEN))
         steps = ("unknown", "asked", "decided", "fetched", "learning", "learned", "recognised")
         checks = {f"the {self.new} was never {step}": step in self.events for step in steps} | {
             f"the {self.new} was not unknown in most frames": shares["unknown_before"] > MOST,
             f"the {self.new} is not recognised in most frames": shares["recognised_after"] > MOST,
             "no image was fetched": self.images > 0,
-            "the light did not change": self.light_change is not None,
-            "nothing adapted to the light": self.updates > 0 and drift[0] != drift[1],
+            "the classifiers did not see the light change": adapting is not None,
+            "adapting did not help in the new light": (
+                adapting is None or frozen is None or adapting.recovered > frozen.recovered
+            ),
         }
         return [what for what, good in checks.items() if not good]
 
     def summary(self) -> dict[str, Any]:
         """For report.json and the terminal."""
-        before, after = self.drift_around_the_change()
         return {
             "closed": not self.missing(),
             "new_class": self.new,
@@ -105,9 +87,11 @@ class Story:
                 "after": len(self.of([self.new], True)),
             },
             **{name: round(value, 3) for name, value in self.shares().items()},
-            "drift_before_light_change": round(before, 4),
-            "drift_after_light_change": round(after, 4),
-            "adaptation_updates": self.updates,
+            "light_change": {
+                name: {k: round(v, 3) for k, v in asdict(found).items()}
+                for name in (ADAPTING, FROZEN)
+                if (found := self.lit.accuracy(name)) is not None
+            },
         }
 
 
@@ -143,9 +127,7 @@ def tell(
         decision=decision,
         images=max((h.message.images for h in ours), default=0),
         seen=seen,
-        drift=_drift(witness),
-        light_change=_light_change(witness),
-        updates=max((h.message.updates for h in witness.adaptation), default=0),
+        lit=witness.lit,
         before=_picture(witness, [s for s in seen if s.label == new and s.verdict == "unknown"]),
         after=_picture(witness, right),
     )
@@ -153,22 +135,6 @@ def tell(
 
 def _first(found: Sequence[Any], wanted: Callable[[Any], bool]) -> float | None:
     return next((entry.at for entry in found if wanted(entry)), None)
-
-
-def _drift(witness: Witness) -> list[Drift]:
-    placed = [(h, witness.truths.get(stamp(h.message))) for h in witness.adaptation]
-    return [
-        Drift(h.at, truth.scenario_time, h.message.drift_mean)
-        for h, truth in placed
-        if truth is not None
-    ]
-
-
-def _light_change(witness: Witness) -> tuple[float, float] | None:
-    times = [
-        t.scenario_time for t in witness.truths.values() if t.illumination != t.next_illumination
-    ]
-    return (min(times), max(times)) if times else None
 
 
 def _picture(witness: Witness, found: Sequence[Sighting]) -> Shown | None:

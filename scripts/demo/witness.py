@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the demo sees over DDS, as any node of a robot would: images, truth, and what is said."""
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +17,12 @@ from std_srvs.srv import Trigger
 from newfound_msgs import msg
 from newfound_msgs.srv import ConfirmLabel
 from newfound_nodes.qos import LATCHED
+from scripts.demo.light import CLASSIFIERS, LitThings
 from scripts.demo.stack import Stack
+from scripts.demo.stamps import Stamp, stamp
 
 DETECTOR, CURATOR = "/open_world_detector", "/curator"
 _ACTIVE = State.PRIMARY_STATE_ACTIVE
-Stamp = tuple[int, int]
 
 
 class DemoError(Exception):
@@ -47,7 +49,7 @@ class Witness:
         self.unknowns: list[Heard] = []
         self.status: list[Heard] = []
         self.learning: list[Heard] = []
-        self.adaptation: list[Heard] = []
+        self.lit = LitThings()
         self.knowledge: list[Heard] = []
         self.proposals: list[Heard] = []
         self._images: dict[Stamp, bytes] = {}
@@ -59,9 +61,12 @@ class Witness:
             (msg.UnknownObject, f"{DETECTOR}/unknowns", self.unknowns),
             (msg.LearningStatus, f"{DETECTOR}/learning", self.learning),
             (msg.LabelProposal, f"{CURATOR}/status", self.status),
-            (msg.AdaptationStatus, "/adaptive_classifier/adaptation", self.adaptation),
         ):
             self.listen(kind, topic, self._keeping(kept))
+        self.listen(msg.GroundTruth, "/hand/ground_truth", self.lit.learn_truth)
+        for name in CLASSIFIERS:
+            hear = functools.partial(self.lit.hear, name)
+            self.listen(msg.Classification, f"/{name}/classification", hear)
         self.listen(msg.KnowledgeBase, f"{DETECTOR}/knowledge", self._keeping(self.knowledge), 1)
         self.listen(msg.LabelProposals, f"{CURATOR}/proposals", self._keeping(self.proposals), 1)
 
@@ -107,9 +112,13 @@ class Witness:
             rclpy.spin_once(self.node, timeout_sec=0.5)
 
     def play(self) -> None:
-        """Let the camera begin anew."""
+        """Let the camera over the bench begin anew."""
         self.call(Trigger, "/camera/sim_camera/restart", Trigger.Request())
         self.ended, self.clip_time = False, 0.0
+
+    def play_light(self) -> None:
+        """Let the camera play before which the light changes."""
+        self.call(Trigger, "/hand/sim_camera/restart", Trigger.Request())
 
     def decide(self, unknown_id: str, decision: int, label: str = "") -> ConfirmLabel.Response:
         """What a person would say to the curator."""
@@ -131,8 +140,3 @@ class Witness:
     def _bring_together(self, when: Stamp) -> None:
         if when in self._images and when in self.truths:
             self.pictures[self.truths[when].frame] = self._images.pop(when)
-
-
-def stamp(message: Any) -> Stamp:
-    """Equal for an image, its truth, and what was made of it."""
-    return message.header.stamp.sec, message.header.stamp.nanosec
