@@ -26,28 +26,29 @@ FOR_THE_ROBOT = ("web_query",)  # the others are there once for each camera
 # The simulated camera is a process of its own, as a driver is.
 PACKAGES = {"web_query": "newfound_web", "sim_camera": "newfound_sim"}  # else newfound_nodes
 
-BOOLEAN = ("true", "false")
+CLASSIFIER, PLACES, DETECTOR = ((kind,) for kind in LOOKING)
+WEB, CAMERA = ("web_query",), ("sim_camera",)
+BOOLEAN = ("true", "false", "True", "False")
 # Arguments that set parameters: the nodes, the parameter, what it is.
 SETTINGS = {
     "image_topic": (LOOKING, "image_topic", "Topic of the images, in the camera's namespace"),
     "image_transport": (LOOKING, "image_transport", "raw or compressed"),
     "device": (LOOKING, "device", "cpu, cuda or cuda:1"),
-    "classifier_checkpoint": (LOOKING[0:1], "checkpoint", "Model of the adaptive classifier"),
-    "places_checkpoint": (LOOKING[1:2], "checkpoint", "Model of the place categorizer"),
-    "detector_checkpoint": (LOOKING[2:3], "checkpoint", "First model of the detector"),
-    "proposer": (LOOKING[2:3], "proposer", "How objects are found: depth, rpn or whole_image"),
-    "proposer_checkpoint": (LOOKING[2:3], "proposer_checkpoint", "Model of the proposer rpn"),
-    "depth_topic": (LOOKING[2:3], "depth_topic", "Depth images, in the camera's namespace"),
-    "knowledge_base": (LOOKING[2:3], "knowledge_base", "Folder of what is learned; one camera"),
-    "library_folder": (("web_query",), "library_folder", "Folder of labelled images"),
-    "image_folder": (("web_query", "curator"), "image_folder", "Where fetched images go"),
-    "contact": (("web_query",), "contact", "E-mail or address told to servers"),
-    "source": (("sim_camera",), "source", "Clip, scenario, image folder or video"),
-    "rate": (("sim_camera",), "rate", "Simulated frames per second, 0 as recorded"),
-    "loop": (("sim_camera",), "loop", "Whether the simulated camera begins anew, true or false"),
+    "classifier_checkpoint": (CLASSIFIER, "checkpoint", "Model of the adaptive classifier"),
+    "places_checkpoint": (PLACES, "checkpoint", "Model of the place categorizer"),
+    "detector_checkpoint": (DETECTOR, "checkpoint", "First model of the detector"),
+    "proposer": (DETECTOR, "proposer", "How objects are found: depth, rpn or whole_image"),
+    "proposer_checkpoint": (DETECTOR, "proposer_checkpoint", "Model of the proposer rpn"),
+    "depth_topic": (DETECTOR, "depth_topic", "Depth images, in the camera's namespace"),
+    "knowledge_base": (DETECTOR, "knowledge_base", "Folder of what is learned; one camera"),
+    "library_folder": (WEB, "library_folder", "Folder of labelled images"),
+    "image_folder": ((*WEB, "curator"), "image_folder", "Where fetched images go"),
+    "contact": (WEB, "contact", "E-mail or address told to servers"),
+    "source": (CAMERA, "source", "Clip, scenario, image folder or video"),
+    "rate": (CAMERA, "rate", "Simulated frames per second, 0 as recorded"),
+    "loop": (CAMERA, "loop", "Whether the simulated camera begins anew, true or false"),
     "autostart": (ALL, "autostart", "false under a lifecycle manager"),
 }
-TYPES = {"rate": float, "loop": "true".__eq__, "autostart": "true".__eq__}  # else text
 ARGUMENTS = {  # name: default, description
     "nodes": (",".join(SUITE), "What to run, separated by commas."),
     "cameras": ("camera", "Namespaces of the cameras, separated by commas; each gets its nodes."),
@@ -63,6 +64,13 @@ CHOICES = {
     "autostart": ("", *BOOLEAN),
     "loop": ("", *BOOLEAN),
 }
+
+
+def _true(text: str) -> bool:
+    return text.lower() == "true"
+
+
+TYPES = {"rate": float, "loop": _true, "autostart": _true}  # of these arguments; else text
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -92,7 +100,7 @@ def _processes(context: LaunchContext) -> list[Node]:
     """A container and the simulated cameras, or a process for each node."""
     given = {n: LaunchConfiguration(n).perform(context) for n in (*ARGUMENTS, *SETTINGS)}
     base = f"/{given['namespace'].strip('/')}".rstrip("/")
-    simulated = given["simulation"] == "true"
+    simulated = _true(given["simulation"])
     kinds = _names(given["nodes"]) + (["sim_camera"] if simulated else [])
     if unknown := set(kinds) - set(ALL):
         raise ValueError(f"no node {', '.join(unknown)}; there are: {', '.join(ALL)}")
@@ -103,7 +111,7 @@ def _processes(context: LaunchContext) -> list[Node]:
     ]
     places = list(dict.fromkeys(places))
     values = {f"{where}/{kind}": _chosen(kind, given) for kind, where in places}
-    if given["use_composition"] == "true":
+    if _true(given["use_composition"]):
         places = _composed(places, base, values)
     # Later files win: what is shipped, how nodes are placed here, what the user wrote, what the
     # arguments say. All but the arguments speak of nodes by pattern, as a full name would win.

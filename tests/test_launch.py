@@ -120,6 +120,7 @@ def test_a_manager_brings_the_suite_up_for_two_cameras(ros, launch, tmp_path):
     end = launch("newfound.launch.py", *arguments, "autostart:=false", "simulation:=true")
     own = [f"/robot/{camera}/{node}" for camera in "ab" for node in ("curator", "sim_camera")]
     for name in ("/robot/web_query", *own):
+        ros.appears(name)
         assert ros.state(name) == UNCONFIGURED
         assert ros.change(name, "configure")
         assert ros.change(name, "activate")
