@@ -110,9 +110,7 @@ def meet(robot: AnyRobot, films: Films) -> tuple[list[Scene], dict[str, str]]:
     """Show the meeting films over DDS; what was said, and the ids of the unknown things."""
     scenes, ids = [], {}
     for clip in films.meeting:
-        # There and back and there again: the camera takes its time, and views differ.
         shots = scene_shots(clip)
-        shots = [*shots, *shots[::-1], *shots]
         messages = [robot.look(shot) for shot in shots]
         scenes += [said(*pair) for pair in zip(shots, messages, strict=True)]
         ids |= {k: v for k, v in unknown_ids(shots, messages).items() if k not in KNOWN}
