@@ -4,11 +4,13 @@
 `sim_camera` shows pictures of single objects, first of one domain, then of another in which only
 the light differs; two adaptive classifiers look on over DDS, one adapting, one frozen. `--data`
 is a folder of `python -m newfound_sim generate workbench` with other instances than the model was
-trained on (another --seed). Pictures come in random order, each once.
+trained on (another --seed). Pictures come in random order, each once in the first light and
+--passes times in the second; each of --orders is a run.
 
-Writes `result.json` (for `adapting` and `frozen` the accuracy `before` the change, in the
-`window` frames right `after` it, and in the second half of all frames after it, `recovered`, and
-`right`, a digit for every frame; `frames` used, `updates` made) and `light_change.png`.
+Writes `light_change.png` and `result.json`: `table` has, for `adapting` and `frozen`, mean and
+standard deviation over the runs of the accuracy `before` the change, in the `window` frames right
+`after` it, and in the second half of all frames after it, `recovered`; `runs` has the same of each
+run and `right`, a digit for every frame, with the `frames` used and the `updates` made.
 """
 
 import argparse
@@ -30,19 +32,28 @@ COLOURS = {"adapting": "C0", "frozen": "C3"}
 def main() -> None:
     arguments = parse()
     arguments.out.mkdir(parents=True, exist_ok=True)
+    runs = [run(arguments, order) for order in arguments.orders]
+    results = [measure(moments, arguments.before, arguments.window) for moments in runs]
+    result = {
+        "table": summary(results),
+        "settings": {k: str(v) for k, v in vars(arguments).items() if k != "out"},
+        "runs": results,
+    }
+    (arguments.out / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    draw(runs, arguments.before, arguments.window, arguments.out / "light_change.png")
+    print(json.dumps(result["table"], indent=2))
+
+
+def run(arguments: argparse.Namespace, order: int) -> list[Moment]:
+    """All pictures of the one light, then all of the other, in one order of them."""
     labels = load_model(arguments.checkpoint).labels
     shown = [
         picture
-        for domain in (arguments.before, arguments.after)
-        for picture in lit(pictures(arguments.data / domain, labels, arguments.seed), domain)
+        for number, domain in enumerate((arguments.before, *[arguments.after] * arguments.passes))
+        for picture in lit(pictures(arguments.data / domain, labels, f"{order}, {number}"), domain)
     ]
     clip = make_clip(arguments.out / "clip", shown)
-    moments = watch(clip, arguments.checkpoint, arguments.rate, estimator=arguments.estimator)
-    result = measure(moments, arguments.before, arguments.window)
-    result["settings"] = {k: str(v) for k, v in vars(arguments).items() if k != "out"}
-    (arguments.out / "result.json").write_text(json.dumps(result, indent=2) + "\n")
-    draw(moments, arguments.before, arguments.window, arguments.out / "light_change.png")
-    print(json.dumps(result, indent=2))
+    return watch(clip, arguments.checkpoint, arguments.rate, estimator=arguments.estimator)
 
 
 def parse() -> argparse.Namespace:
@@ -52,16 +63,17 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--before", default="artificial_webcam_white", help="domain")
-    parser.add_argument("--after", default="directed_webcam_white", help="domain")
+    parser.add_argument("--before", default="artificial_kinect_white", help="domain")
+    parser.add_argument("--after", default="cloudy_kinect_white", help="domain")
     parser.add_argument("--estimator", choices=("batch", "streaming"), default="batch")
     parser.add_argument("--rate", type=float, default=5.0, help="frames per second")
     parser.add_argument("--window", type=int, default=60, help="frames of one number")
-    parser.add_argument("--seed", type=int, default=0, help="of the order of the pictures")
+    parser.add_argument("--passes", type=int, default=2, help="through the second light")
+    parser.add_argument("--orders", type=int, nargs="+", default=[0, 1, 2], help="of the pictures")
     return parser.parse_args()
 
 
-def pictures(folder: Path, labels: Sequence[str], seed: int) -> list[tuple[Path, str]]:
+def pictures(folder: Path, labels: Sequence[str], seed: str) -> list[tuple[Path, str]]:
     """The pictures of one domain with their labels, in random order."""
     found = [(path, label) for label in labels for path in sorted((folder / label).glob("*.jpg"))]
     if not found:
@@ -109,27 +121,45 @@ def measure(moments: Sequence[Moment], before: str, window: int) -> dict:
     return result
 
 
-def draw(moments: Sequence[Moment], before: str, window: int, file: Path) -> None:
-    """Accuracy over the last frames, for both nodes."""
+def summary(results: Sequence[dict]) -> dict:
+    """Mean and standard deviation of each accuracy over the runs."""
+    table: dict = {}
+    for name in NODES:
+        for when in ("before", "after", "recovered"):
+            values = [result[name][when] for result in results]
+            table.setdefault(name, {})[when] = [float(np.mean(values)), float(np.std(values))]
+    return table
+
+
+def draw(runs: Sequence[Sequence[Moment]], before: str, window: int, file: Path) -> None:
+    """Accuracy over the last frames, for both nodes, one line for each run."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
-    change = sum(moment.truth.domain == before for moment in moments)
-    for name in NODES:
-        right = correct(moments, name)
-        # Windows do not reach over the change: each side is averaged on its own.
-        for start, part in ((0, right[:change]), (change, right[change:])):
-            sums = np.concatenate([[0], np.cumsum(part)])
-            at = np.arange(1, len(part) + 1)
-            first = np.maximum(at - window, 0)
-            line = (sums[at] - sums[first]) / (at - first)
-            skip = min(10, len(part) - 1)  # the mean of a few frames says nothing
-            label = name if start == 0 else None
-            axes.plot(start + at[skip:], line[skip:], color=COLOURS[name], label=label)
-    axes.axvline(change, color="orange", lw=6, alpha=0.4, label="the light changes")
+    for number, moments in enumerate(runs):
+        change = sum(moment.truth.domain == before for moment in moments)
+        for name in NODES:
+            right = correct(moments, name)
+            # Windows do not reach over the change: each side is averaged on its own.
+            for start, part in ((0, right[:change]), (change, right[change:])):
+                at, line = running_mean(part, window)
+                label = name if (start, number) == (0, 0) else None
+                axes.plot(start + at, line, color=COLOURS[name], label=label, alpha=0.7)
+        label = None if number else "the light changes"
+        axes.axvline(change, color="orange", lw=6, alpha=0.4 / len(runs), label=label)
     axes.set(xlabel="frame", ylabel=f"accuracy of the last {window} frames", ylim=(0, 1))
     axes.legend(loc="lower left")
     figure.savefig(file, dpi=100)
+
+
+def running_mean(part: np.ndarray, window: int) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of frames, and the mean of the last ones up to each."""
+    sums = np.concatenate([[0], np.cumsum(part)])
+    at = np.arange(1, len(part) + 1)
+    first = np.maximum(at - window, 0)
+    line = (sums[at] - sums[first]) / (at - first)
+    skip = min(10, len(part) - 1)  # the mean of a few frames says nothing
+    return at[skip:], line[skip:]
 
 
 if __name__ == "__main__":

@@ -23,5 +23,5 @@ def test_accuracy_recovers_with_adaptation_and_not_without(tmp_path):
     assert frozen["before"] > 0.9
     assert frozen["recovered"] < frozen["before"] - 0.25
     assert adapting["recovered"] > adapting["before"] - 0.1
-    draw(moments, "full_lamp", 40, tmp_path / "figure.png")
+    draw([moments], "full_lamp", 40, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 1000

@@ -6,11 +6,15 @@ import json
 import cv2
 import numpy as np
 import pytest
+import yaml
 
+from newfound_sim.rooms.names import CATEGORIES, LIGHTINGS
+from newfound_sim.scenario_file import load_scenario
 from newfound_sim.truth import Truth
 from tests import unseen_building
 from tests.checkpoints import tiny
 from tests.playing import make_clip
+from tests.walks import scenario
 
 PLACES = ("corridor", "kitchen", "office")
 
@@ -43,7 +47,7 @@ def test_the_command_writes_accuracies_and_the_strip(walk, arguments, tmp_path, 
     unseen_building.main()
     result = json.loads((tmp_path / "out/result.json").read_text())
     assert set(result["accuracy"]) == {"bn", "bn_filtered", "wbn", "wbn_filtered"}
-    assert result["frames"] > 20
+    assert result["walks"][0]["frames"] > 20
     assert (tmp_path / "out/walk.png").stat().st_size > 1000
 
 
@@ -54,6 +58,23 @@ def test_accuracy_and_changes_are_counted():
     assert result["accuracy"]["bn"] == 0.5
     assert result["accuracy"]["bn_filtered"] == 0.75
     assert (result["changes"]["truth"], result["changes"]["bn"]) == (1, 2)
+
+
+def test_walks_are_averaged_with_their_standard_error():
+    accuracies = [dict(zip(unseen_building.ROWS, values, strict=True))
+                  for values in ((0.5, 0.5, 0.6, 0.6), (0.7, 0.9, 1.0, 0.9))]  # fmt: skip
+    result = unseen_building.summary([{"accuracy": a} for a in accuracies])
+    assert result["accuracy"]["bn"] == pytest.approx([0.6, 0.1])
+    assert result["gain"]["image"] == pytest.approx([0.2, 0.1])
+    assert result["gain"]["filtered"] == pytest.approx([0.05, 0.05])
+
+
+def test_a_walk_shows_every_kind_of_place_and_films_by_its_description(tmp_path):
+    file = tmp_path / "walk.yaml"
+    file.write_text(yaml.safe_dump(scenario("townhouse", 1)))
+    walk = load_scenario(file)
+    assert {visit.category for visit in walk.visits} == set(CATEGORIES)
+    assert walk.lighting == LIGHTINGS[1]
 
 
 def test_a_building_of_training_is_refused(tmp_path):

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A walk through a building nobody trained on: `python -m tests.unseen_building --help`.
+"""Walks through a building nobody trained on: `python -m tests.unseen_building --help`.
 
-`sim_camera` plays the walk; two place categorizers look on over DDS, one with a WBN checkpoint
+`sim_camera` plays each walk; two place categorizers look on over DDS, one with a WBN checkpoint
 and one with its BN baseline, both with the filter on, whose messages also hold what the image
 alone says. The building must not be among the domains of the checkpoints.
 
-Writes `result.json` (accuracy of `bn`, `bn_filtered`, `wbn`, `wbn_filtered`; `frames`; `changes`:
-how often each changed its mind, beside the true number) and `walk.png`, the strip.
+Writes `walk.png`, the strip, and `result.json`: `accuracy` of `bn`, `bn_filtered`, `wbn` and
+`wbn_filtered`, and `gain` of WBN over BN, each as mean over the walks and its standard error;
+`walks` has the same of each walk, its `frames`, and `changes`, how often each changed its mind,
+beside the true number.
 """
 
 import argparse
@@ -17,29 +19,25 @@ from pathlib import Path
 import numpy as np
 
 from newfound_core.models import load_model
-from tests.harness import ROOT
 from tests.playing import Moment, play
+from tests.walks import RATE, make_walks
 
 ROWS = ("bn", "bn_filtered", "wbn", "wbn_filtered")
 COLOURS = "tab10"
+Places = dict[str, list[str]]  # the true place of every frame, and what each row says
 
 
 def main() -> None:
     arguments = parse()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    checkpoints = {"bn": arguments.bn, "wbn": arguments.wbn}
-    chosen = {"filter": True, "filter_change_probability": arguments.change_probability}
-    nodes = {
-        name: ("place_categorizer", {"checkpoint": str(folder), **chosen})
-        for name, folder in checkpoints.items()
-    }
-    moments = play(arguments.source, nodes, arguments.rate)
-    check_unseen(moments, arguments.wbn)
-    places = table(moments)
-    result = measure(places)
+    sources = arguments.source
+    if not sources:
+        sources = make_walks(arguments.out / "walks", arguments.building, arguments.walks)
+    walks = [watch(source, arguments) for source in sources]
+    result = summary([measure(places) for places in walks])
     result["settings"] = {k: str(v) for k, v in vars(arguments).items() if k != "out"}
     (arguments.out / "result.json").write_text(json.dumps(result, indent=2) + "\n")
-    draw(places, result["accuracy"], arguments.out / "walk.png")
+    draw(walks, arguments.out / "walk.png")
     print(json.dumps(result, indent=2))
 
 
@@ -47,14 +45,27 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    walk = ROOT / "config/scenarios/rooms_walk.yaml"
-    parser.add_argument("--source", type=Path, default=walk, help="scenario or clip of a walk")
+    parser.add_argument("--walks", type=int, default=6, help="how many to film")
+    parser.add_argument("--building", default="townhouse")
+    parser.add_argument("--source", type=Path, nargs="+", help="clips or scenarios instead")
     parser.add_argument("--bn", type=Path, required=True, help="checkpoint of method bn")
     parser.add_argument("--wbn", type=Path, required=True, help="checkpoint of method wbn or bsf")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--rate", type=float, default=5.0, help="frames per second")
+    parser.add_argument("--rate", type=float, default=RATE, help="frames per second")
     parser.add_argument("--change-probability", type=float, default=0.2, help="in a second")
     return parser.parse_args()
+
+
+def watch(source: Path, arguments: argparse.Namespace) -> Places:
+    """What both nodes say on one walk."""
+    chosen = {"filter": True, "filter_change_probability": arguments.change_probability}
+    nodes = {
+        name: ("place_categorizer", {"checkpoint": str(folder), **chosen})
+        for name, folder in (("bn", arguments.bn), ("wbn", arguments.wbn))
+    }
+    moments = play(source, nodes, arguments.rate)
+    check_unseen(moments, arguments.wbn)
+    return table(moments)
 
 
 def check_unseen(moments: Sequence[Moment], wbn: Path) -> None:
@@ -65,7 +76,7 @@ def check_unseen(moments: Sequence[Moment], wbn: Path) -> None:
         raise SystemExit(f"{sorted(buildings & known)} was trained on: choose another building")
 
 
-def table(moments: Sequence[Moment]) -> dict[str, list[str]]:
+def table(moments: Sequence[Moment]) -> Places:
     """The true place of every frame, and what each row says."""
     rows = {"truth": [moment.truth.place for moment in moments]}
     for name in ("bn", "wbn"):
@@ -75,7 +86,7 @@ def table(moments: Sequence[Moment]) -> dict[str, list[str]]:
     return rows
 
 
-def measure(places: dict[str, list[str]]) -> dict:
+def measure(places: Places) -> dict:
     """Accuracies, and how often the opinion changed."""
     truth = np.array(places["truth"])
     return {
@@ -87,21 +98,41 @@ def measure(places: dict[str, list[str]]) -> dict:
     }
 
 
-def draw(places: dict[str, list[str]], accuracy: dict[str, float], file: Path) -> None:
-    """The strip: one row for the truth and one for each opinion, time to the right."""
+def summary(walks: Sequence[dict]) -> dict:
+    """Means over the walks with their standard errors; frames of one walk are too alike."""
+    found = {row: np.array([walk["accuracy"][row] for walk in walks]) for row in ROWS}
+    gains = {"image": found["wbn"] - found["bn"]}
+    gains["filtered"] = found["wbn_filtered"] - found["bn_filtered"]
+    return {
+        "accuracy": {row: mean_and_error(values) for row, values in found.items()},
+        "gain": {name: mean_and_error(values) for name, values in gains.items()},
+        "walks": list(walks),
+    }
+
+
+def mean_and_error(values: np.ndarray) -> list[float]:
+    """The mean and its standard error, which a single value does not tell."""
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return [float(values.mean()), float(error)]
+
+
+def draw(walks: Sequence[Places], file: Path) -> None:
+    """The strip: one row for the truth and one for each opinion, walk after walk."""
     import matplotlib.pyplot as plt
     from matplotlib.patches import Patch
 
-    names = sorted({name for row in places.values() for name in row})
     rows = ("truth", *ROWS)
-    codes = np.array([[names.index(name) for name in places[row]] for row in rows])
+    joined = {row: [place for walk in walks for place in walk[row]] for row in rows}
+    names = sorted({name for row in joined.values() for name in row})
+    codes = np.array([[names.index(name) for name in joined[row]] for row in rows])
     figure, axes = plt.subplots(figsize=(10, 2.8), layout="constrained")
     axes.imshow(codes, aspect="auto", interpolation="nearest", cmap=COLOURS, vmin=0, vmax=9)
-    told = {"truth": "truth"} | {
-        row: f"{row.replace('_', ', ')}  {accuracy[row]:.0%}" for row in ROWS
-    }
-    axes.set_yticks(range(len(rows)), [told[row] for row in rows])
-    axes.set_xlabel("frame")
+    for end in np.cumsum([len(walk["truth"]) for walk in walks])[:-1]:
+        axes.axvline(end - 0.5, color="white", lw=3)
+    shares = measure(joined)["accuracy"]
+    told = [f"{row.replace('_', ', ')}  {shares[row]:.0%}" for row in ROWS]
+    axes.set_yticks(range(len(rows)), ["truth", *told])
+    axes.set_xlabel("frame" if len(walks) == 1 else f"frame, {len(walks)} walks")
     colour = plt.get_cmap(COLOURS)
     patches = [Patch(color=colour(number), label=name) for number, name in enumerate(names)]
     figure.legend(handles=patches, loc="outside upper center", ncols=len(names), frameon=False)

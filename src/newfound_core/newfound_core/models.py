@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from newfound_core.backbones import Backbone, build_backbone
 from newfound_core.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from newfound_core.classifier import Classifier
-from newfound_core.detection.region_network import RegionConfig, RegionNetwork
 from newfound_core.errors import CheckpointError, ConfigError, NewfoundError
 from newfound_core.metadata import BackboneSpec, Metadata, Provenance
 from newfound_core.open_world.heads import HEADS
@@ -133,6 +132,8 @@ def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
         return "bn", {}
     if isinstance(model, Classifier):
         return "source", {"output_norm": model.output_norm}
+    from newfound_core.detection.region_network import RegionNetwork
+
     if isinstance(model, RegionNetwork):
         return "rpn", model.options()
     raise CheckpointError(f"{type(model).__name__} is not a model that checkpoints know")
@@ -179,6 +180,9 @@ def _open_world(backbone: Backbone, metadata: Metadata) -> nn.Module:
 
 
 def _regions(backbone: Backbone, metadata: Metadata) -> nn.Module:
+    # Imported here because torchvision takes seconds, and only this method needs it.
+    from newfound_core.detection.region_network import RegionConfig, RegionNetwork
+
     return RegionNetwork(backbone, RegionConfig(**metadata.options))
 
 

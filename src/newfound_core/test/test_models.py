@@ -2,6 +2,8 @@
 """Every method goes to disk and comes back as the same function."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -159,3 +161,15 @@ def test_what_cannot_be_built_again_is_not_saved(tmp_path):
     nameless.name = ""
     with pytest.raises(CheckpointError, match="build_backbone"):
         save(tmp_path / "model", Classifier(nameless, 3))
+
+
+def test_the_default_network_needs_no_slow_library():
+    """A node that starts pays for what it uses: timm and torchvision take longer than torch."""
+    code = (
+        "import sys; from newfound_core.backbones import build_backbone; "
+        "import newfound_core.inference, newfound_core.onda; "
+        "build_backbone(); build_backbone('cifar_resnet20'); "
+        "print(sorted({'timm', 'torchvision', 'torch._dynamo'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from newfound_core.onda import Onda, PendingUpdate
@@ -116,6 +117,7 @@ class Adaptation:
 
     def _work(self) -> None:
         _step_back()
+        _compute_alone()
         while (task := self._tasks.get()) is not None:
             try:
                 task()
@@ -177,3 +179,12 @@ def _step_back() -> None:
     if sys.platform == "linux":
         mine = os.getpriority(os.PRIO_PROCESS, 0)
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(19, mine + NICENESS))
+
+
+def _compute_alone() -> None:
+    """Let this thread compute without a team, which would get in the way of the frames' team."""
+    usual = torch.get_num_threads()
+    torch.set_num_threads(1)  # of this thread, but also of all that have not computed yet
+    restore = threading.Thread(target=torch.set_num_threads, args=(usual,))
+    restore.start()
+    restore.join()

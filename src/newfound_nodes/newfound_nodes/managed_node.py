@@ -4,6 +4,7 @@
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
@@ -193,7 +194,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         started = time.monotonic()
         try:
             self._make_outputs()
-            self.load()
+            in_passing(self.load)
         except LoadError as error:
             self.get_logger().error(f"not configured: {error}")
             self._destroy_outputs()
@@ -308,3 +309,14 @@ class ManagedNode(LifecycleNodeMixin, Node):
     def log_traceback(self, what: str) -> None:
         """Log the exception being handled."""
         self.get_logger().error(f"{what}\n{traceback.format_exc()}")
+
+
+def in_passing(work: Callable[[], None]) -> None:
+    """Do it in a thread that ends with it.
+
+    OpenMP keeps a team of threads for every living thread that has computed, and once there are
+    more of them than cores it lets all of them sleep between any two operations: a pass of a
+    network takes half as long again. The frames' worker should have the only team.
+    """
+    with ThreadPoolExecutor(1) as passing:
+        passing.submit(work).result()

@@ -2,29 +2,32 @@
 """Backbones by name."""
 
 import inspect
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from newfound_core.backbones import alexnets, efficientnet_lite, mobilenets, resnets
 from newfound_core.backbones.contract import Backbone, keep_stages
 from newfound_core.backbones.recipe import Recipe, Tensors
 from newfound_core.backbones.weights import ADVICE, load_strictly, read_weights
 from newfound_core.errors import BackboneError, ConfigError, WeightsError
 
-RECIPES: dict[str, Recipe] = {
-    **efficientnet_lite.RECIPES,
-    **resnets.RECIPES,
-    **alexnets.RECIPES,
-    **mobilenets.RECIPES,
+# The modules of the networks, each with a table RECIPES; imported when one of them is built,
+# since torchvision and timm take seconds.
+FAMILIES = {
+    "efficientnet_lite": ("efficientnet_lite0",),
+    "resnets": ("resnet10", "resnet18", "resnet50"),
+    "cifar_resnets": ("cifar_resnet8", "cifar_resnet18", "cifar_resnet20", "cifar_resnet32"),
+    "alexnets": ("alexnet", "alexnet_bn"),
+    "mobilenets": ("mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large"),
 }
 
 
 def available_backbones() -> tuple[str, ...]:
     """The names `build_backbone` knows, the default first; besides them `timm/<name>`."""
-    return tuple(RECIPES)
+    return tuple(name for names in FAMILIES.values() for name in names)
 
 
 def build_backbone(
@@ -65,11 +68,11 @@ def _recipe(name: str) -> Recipe:
         from newfound_core.backbones.timm_networks import timm_recipe
 
         return timm_recipe(name.removeprefix("timm/"))
-    if name not in RECIPES:
-        raise BackboneError(
-            f"no backbone is called {name!r}. Known: {', '.join(RECIPES)}, and timm/<name>."
-        )
-    return RECIPES[name]
+    for family, names in FAMILIES.items():
+        if name in names:
+            return import_module(f"newfound_core.backbones.{family}").RECIPES[name]
+    known = ", ".join(available_backbones())
+    raise BackboneError(f"no backbone is called {name!r}. Known: {known}, and timm/<name>.")
 
 
 def _check_options(name: str, recipe: Recipe, options: dict[str, Any]) -> None:

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
-import torch
 from torch import nn
 
 from newfound_core.backbones import build_backbone
-from newfound_core.errors import ConfigError
 
 
 def weighted_layers(backbone):
@@ -28,20 +26,3 @@ def test_the_number_in_the_name_counts_the_layers(name, depth, features):
     backbone = build_backbone(name)
     assert weighted_layers(backbone) == depth
     assert backbone.feature_dim == features
-
-
-def test_cifar_networks_keep_a_small_image_large():
-    backbone = build_backbone("cifar_resnet20")
-    assert backbone.stem(torch.zeros(1, 3, 32, 32)).shape == (1, 16, 32, 32)
-    assert backbone.feature_map(torch.zeros(1, 3, 32, 32)).shape == (1, 64, 8, 8)
-
-
-@pytest.mark.parametrize(("width", "features"), [(0.25, 128), (0.5, 256), (2, 1024)])
-def test_width_scales_the_channels(width, features):
-    assert build_backbone("cifar_resnet18", width=width).feature_dim == features
-
-
-@pytest.mark.parametrize("width", [0, -1, 100])
-def test_an_absurd_width_is_refused(width):
-    with pytest.raises(ConfigError, match="width"):
-        build_backbone("cifar_resnet18", width=width)

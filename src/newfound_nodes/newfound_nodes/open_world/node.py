@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`open_world_detector`: names what it knows, says what it does not, and learns it."""
 
+import math
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -38,6 +40,7 @@ from newfound_nodes.qos import LATCHED
 from newfound_nodes.runtime import run
 
 _VISION = "vision_detections"
+_A_MOMENT = 0.5  # s; whoever has found us can hear us by then
 _FROM_FRAMES = ("detections", "debug_image", "unknowns")
 
 
@@ -57,6 +60,7 @@ class OpenWorldDetector(PerceptionNode):
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
         self.mind: Mind | None = None
         self._depth: DepthInput | None = None
+        self._ears, self._new_ears_since = 0, math.inf  # listeners to ~/unknowns
         super().__init__(name, **node_arguments)
         self._requests = KnowledgeServices(
             self, MutuallyExclusiveCallbackGroup(), self._ready_mind, self._learning_options
@@ -125,6 +129,7 @@ class OpenWorldDetector(PerceptionNode):
             self._depth.refresh(self.frames_wanted())
         if self.mind is not None:
             self.mind.expire()
+            self._tell_newcomers(self.mind)
 
     def process(self, frame: Frame) -> None:
         """Find, name, publish."""
@@ -154,6 +159,19 @@ class OpenWorldDetector(PerceptionNode):
 
     def _tell_unknown(self, entry: UnknownObject) -> None:
         self.publish("unknowns", unknown_message(entry, self.param("crops_published")))
+
+    def _tell_newcomers(self, mind: Mind) -> None:
+        """Whoever begins to listen is told what waits to be named; others hear it again."""
+        ears, now = self._outputs["unknowns"].get_subscription_count(), time.monotonic()
+        if ears > self._ears:
+            self._new_ears_since = now
+        self._ears = ears
+        if now - self._new_ears_since < _A_MOMENT:
+            return
+        self._new_ears_since = math.inf
+        for entry in mind.unknowns():
+            if entry.state == "waiting":
+                self._tell_unknown(entry)
 
     def _tell_job(self, status: JobStatus) -> None:
         self.publish("learning", learning_message(status, self.get_clock().now().to_msg()))

@@ -159,6 +159,14 @@ def test_an_unknown_is_announced_learned_and_recognised(robot):
     assert robot.see(YELLOW).label == "lemon"
 
 
+def test_whoever_listens_late_is_told_what_waits_to_be_named(robot):
+    robot.see(YELLOW, 4)
+    first = eventually(lambda: robot.unknowns and robot.unknowns[0])
+    late = robot.ros.collect(UnknownObject, f"{NODE}/unknowns")
+    told = eventually(lambda: late and late[0], "an unknown that was announced before")
+    assert (told.id, told.state) == (first.id, UnknownObject.STATE_WAITING)
+
+
 @pytest.mark.slow
 def test_the_action_follows_a_job_to_its_end_and_can_be_cancelled(robot):
     client = ActionClient(robot.ros.client, LearnClass, f"{NODE}/learn_class")

@@ -1,19 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What became of the objects of each class, as a figure."""
 
-import io
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
 from matplotlib.axes import Axes
 
 from newfound_training.detector.measures import OUTCOMES
-from newfound_training.running.files import write_bytes
+from newfound_training.running.figures import pyplot, save_figure
 
 _COLOURS = {"right": "#2a9d5c", "unknown": "#e9a13b", "wrong": "#c8443f", "missed": "#c9c9c9"}
 Outcomes = Mapping[str, Mapping[str, int]]  # by class
@@ -35,10 +30,7 @@ def draw_outcomes(panels: Mapping[str, Outcomes], known: Collection[str], path: 
     handles = axes[0, 0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside upper center", ncols=len(OUTCOMES), fontsize=8)
     figure.supxlabel("objects, %", fontsize=9)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=100, format="png")
-    pyplot.close(figure)
-    write_bytes(path, buffer.getvalue())
+    save_figure(figure, path)
 
 
 def _bars(panel: Axes, outcomes: Outcomes, order: list[str]) -> None:
