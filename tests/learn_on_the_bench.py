@@ -10,11 +10,11 @@ moved on), on other films of the same things (`later`: they lie elsewhere, turne
 (`other_instances`, with `--scenes`, see docs/training.md).
 
 Writes `result.json` and `learning.png`. For every method: `known_before`, the share of known
-objects named right; for every class `met_unknown`, the share of its frames in which the node called
-it unknown when it met it; `unknown_before` and `called_known_before`, in the later film just before
-it was learned; `seconds`; `soon`, `later`, `changed_light`, `other_instances`: shares of its frames
-in which it is recognised afterwards; `known`: known objects named right afterwards; `at_the_end`:
-recognised in the later film by the node itself once all were learned.
+objects named right; for every class `met_unknown`, the share of its frames in which the node
+called it unknown when it met it; `unknown_before` and `called_known_before`, in the later film
+just before it was learned; `seconds`; `soon`, `later`, `changed_light`, `other_instances`: shares
+of its frames in which it is recognised afterwards; `known`: known objects named right afterwards;
+`at_the_end`: recognised in the later film by the node itself once all were learned.
 """
 
 import argparse
