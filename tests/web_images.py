@@ -80,9 +80,8 @@ def material(arguments: argparse.Namespace, label: str, condition: str) -> dict[
 def web_images(arguments: argparse.Namespace, label: str, condition: str) -> list[bytes]:
     """What a search finds: with noise, some of it shows other classes."""
     right = sorted((arguments.web / label).glob("*.jpg"))
-    others = [c for c in arguments.classes if c != label]
     chosen = random.Random(label)
-    strangers = [p for c in others for p in sorted((arguments.web / c).glob("*.jpg"))]
+    strangers = sorted(p for p in arguments.web.glob("*/*.jpg") if p.parent.name != label)
     count = 0 if condition == "web" else round(arguments.noise * len(right))
     found = [*chosen.sample(right, len(right) - count), *chosen.sample(strangers, count)]
     images = [path.read_bytes() for path in found]
