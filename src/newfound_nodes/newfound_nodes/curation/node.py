@@ -142,7 +142,8 @@ class Curator(ManagedNode):
         learned = message.stage == msg.LearningStatus.STAGE_DONE if final else None
         ours = self.desk.job_told(message.job_id, message.label, learned, message.message)
         if ours is not None and not final:
-            self.publish("status", proposal_message(ours, message.progress))
+            crop = self.desk.crop(ours.id)
+            self.publish("status", proposal_message(ours, message.progress, crop))
 
     def _confirm_label(
         self, request: ConfirmLabel.Request, response: ConfirmLabel.Response
@@ -187,7 +188,8 @@ class Curator(ManagedNode):
         label = f" {proposal.label!r}" if proposal.label else ""
         note = f": {' '.join(proposal.message.split())}" if proposal.message else ""
         self.get_logger().info(f"{proposal.id} {proposal.phase}{label}{note}")
-        self.publish("status", proposal_message(proposal))
+        crop = self.desk.crop(proposal.id) if self.desk is not None else b""
+        self.publish("status", proposal_message(proposal, crop=crop))
         self._publish_proposals()
 
     def _publish_proposals(self) -> None:
