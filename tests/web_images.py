@@ -14,6 +14,7 @@ every condition and class the share of test images that are `recognised`, and wh
 
 import argparse
 import json
+import os
 import random
 import shutil
 from collections.abc import Mapping, Sequence
@@ -97,7 +98,8 @@ def learn(arguments: argparse.Namespace, label: str, images: Mapping[str, bytes]
     folder = arguments.out / "job"
     shutil.rmtree(folder, ignore_errors=True)
     options = jobs.LearningOptions(epochs=arguments.epochs, max_accuracy_loss=1.0)
-    job = jobs.Job(label, str(arguments.checkpoint.resolve()), options, {})
+    knowledge = os.path.relpath(arguments.checkpoint.resolve(), folder.resolve())
+    job = jobs.Job(label, knowledge, options, {})
     jobs.create_job(folder, job, images)
     result = finish_job(folder)
     assert result.learned, result.message
