@@ -16,7 +16,7 @@ from std_msgs.msg import Header
 
 from newfound_core.detection.depth_relief import DepthRelief
 from newfound_core.detection.detector import Detector
-from newfound_core.detection.unknowns import View
+from newfound_core.detection.unknowns import UnknownsConfig, View
 from newfound_core.knowledge.contents import read_knowledge
 from newfound_core.open_world.job import LearningOptions
 from newfound_msgs.msg import LearningStatus, OpenWorldDetections, UnknownObject
@@ -32,6 +32,7 @@ from tests.harness import Harness, eventually
 from tests.inside_learner import learn_inside
 
 NODE = "/open_world_detector"
+CROP_GAP = 1  # frame: those of the films are far apart
 FULLY_SEEN = 0.5  # share of an object that must be visible for it to count
 
 
@@ -79,6 +80,7 @@ class Robot:
             "depth_topic": "/camera/depth",
             "depth_patience": 5.0,
             "proposer": "depth",
+            "crop_gap": CROP_GAP,
         } | parameters
         file = folder / "parameters.yaml"
         file.write_text(yaml.safe_dump({NODE: {"ros__parameters": chosen}}))
@@ -135,7 +137,9 @@ class RobotWithoutRos:
         self.base = folder / "knowledge"
         self._options = LearningOptions(**options)
         listener = Listener(_ignore, _ignore, _ignore)
-        config = MindConfig(self.base, Path(checkpoint))
+        config = MindConfig(
+            self.base, Path(checkpoint), unknowns=UnknownsConfig(crop_gap=CROP_GAP)
+        )
         self._mind = Mind(config, Detector(DepthRelief()), listener)
         self._number = 0
 

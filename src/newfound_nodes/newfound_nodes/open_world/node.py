@@ -221,6 +221,7 @@ class OpenWorldDetector(PerceptionNode):
                 max_unknowns=self.param("max_unknowns"),
                 max_age=86400 * self.param("max_unknown_days"),
                 crops=self.param("crops_kept"),
+                crop_gap=self.param("crop_gap"),
             ),
             queue_limit=self.param("queue_limit"),
             learner=self._learner(),

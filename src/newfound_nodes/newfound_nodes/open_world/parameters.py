@@ -38,6 +38,7 @@ PARAMETERS = (
     Parameter("max_unknowns", 100, "Unknown objects kept, at most.", 1, 10000),
     Parameter("max_unknown_days", 7.0, "Unknowns not seen for longer are removed.", 0.001, 3650.0),
     Parameter("crops_kept", 24, "Views kept of each unknown object, for learning.", 2, 200),
+    Parameter("crop_gap", 3, "Frames between two of them, so that they differ.", 1, 1000),
     Parameter("crops_published", 4, "Views in an UnknownObject message.", 1, 200, live=True),
     # Learning.
     Parameter("queue_limit", 10, "Learning jobs that may wait, the running one included.", 1, 100),
