@@ -12,7 +12,7 @@ BUILD_INPUTS := $(shell find src launch config models colcon.meta scripts requir
 	$(shell find src launch config models -type d -not -name __pycache__ 2>/dev/null)
 ENV := source ./env.sh
 
-.PHONY: help setup build lint format test quick bench demo up lock clean
+.PHONY: help setup build lint format test quick bench demo up reference lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -33,19 +33,22 @@ format: setup  ## let ruff rewrite the sources
 	@. .venv/bin/activate && ruff check --fix . && ruff format .
 
 test: build lint  ## everything: set-up, build, lint, every test
-	@$(ENV) && python -m pytest src tests
+	@$(ENV) && scripts/test.sh
 
 quick: build  ## the tests that take seconds
-	@$(ENV) && python -m pytest -m "not slow" src tests
+	@$(ENV) && scripts/test.sh -m "not slow"
 
-demo: build  ## the simulated camera over DDS, watched and reported on in demo_report/
-	@$(ENV) && python scripts/demo.py
+demo: build  ## the open-world loop on the simulated camera, reported on in demo_report/
+	@$(ENV) && python -m scripts.demo
 
-up: build  ## the nodes of PARAMS (default config/up.yaml) in one process, until Ctrl-C
-	@$(ENV) && exec python -m newfound_nodes.container --ros-args --params-file $(or $(PARAMS),config/up.yaml)
+up: build  ## the nodes of PARAMS (default config/simulation.yaml) in one process, until Ctrl-C
+	@$(ENV) && exec python -m newfound_nodes.container --ros-args --params-file $(or $(PARAMS),config/simulation.yaml)
 
 bench: build  ## benchmark tables, as ratios measured in one run, to bench/
 	@$(ENV) && python -m tests.bench $(ONLY) $(if $(QUICK),--quick) $(if $(PAGE),--page $(PAGE))
+
+reference: build  ## docs/reference.md, from the nodes themselves
+	@$(ENV) && python -m scripts.reference
 
 lock: setup  ## pin the newest versions that requirements/*.in allow
 	@scripts/lock.sh

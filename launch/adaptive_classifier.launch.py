@@ -3,7 +3,7 @@
 
     ros2 launch newfound_bringup adaptive_classifier.launch.py checkpoint:=/path/to/model
 
-perception.launch.py does the work and has the other arguments, such as cameras and params_file.
+newfound.launch.py does the work, and has the other arguments.
 """
 
 from pathlib import Path
@@ -14,6 +14,7 @@ from launch.substitutions import LaunchConfiguration
 
 
 def generate_launch_description() -> LaunchDescription:
+    suite = str(Path(__file__).with_name("newfound.launch.py"))
     chosen = {
         "nodes": "adaptive_classifier",
         "classifier_checkpoint": LaunchConfiguration("checkpoint"),
@@ -23,12 +24,8 @@ def generate_launch_description() -> LaunchDescription:
             DeclareLaunchArgument(
                 "checkpoint",
                 default_value="",
-                description="Folder or name of the model; empty: as in params_file.",
+                description="Folder or name of the model; empty: as in the parameter files.",
             ),
-            # A plain path, so that `ros2 launch --show-args` finds the arguments in there.
-            IncludeLaunchDescription(
-                str(Path(__file__).with_name("perception.launch.py")),
-                launch_arguments=chosen.items(),
-            ),
+            IncludeLaunchDescription(suite, launch_arguments=chosen.items()),
         ]
     )

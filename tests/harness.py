@@ -154,11 +154,15 @@ class Harness:
         self.client.destroy_client(client)
         return answer.result()
 
-    def becomes_active(self, node: str, patience: float = 240.0) -> None:
+    def appears(self, node: str, patience: float = 240.0) -> None:
         """Wait for a node of another process; on a busy machine importing torch takes long."""
         namespace, _, name = node.rpartition("/")
         full = (name, namespace or "/")
         eventually(lambda: full in self.client.get_node_names_and_namespaces(), node, patience)
+
+    def becomes_active(self, node: str, patience: float = 240.0) -> None:
+        """Wait until a node of another process is there and active."""
+        self.appears(node, patience)
         eventually(lambda: self.state(node) == ACTIVE, f"{node} active", patience)
 
     def state(self, node: str) -> int:

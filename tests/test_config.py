@@ -1,18 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parameter files that we ship hold every parameter, with the default of its node."""
+"""The parameter files that we ship fit the nodes: names, types, values and defaults."""
+
+from importlib.metadata import entry_points
 
 import pytest
 import yaml
 
-from newfound_nodes.adaptive_classifier import AdaptiveClassifier
-from newfound_nodes.place_categorizer import PlaceCategorizer
-from newfound_sim.sim_camera import SimCamera
+from newfound_nodes.container import GROUP
 from tests.harness import ROOT
 
+NODES = {entry.name: entry.load() for entry in entry_points(group=GROUP)}
+CONFIG = ROOT / "config"
+FILES = sorted(CONFIG.glob("*.yaml"))
 
-@pytest.mark.parametrize("node", [AdaptiveClassifier, PlaceCategorizer, SimCamera])
-def test_a_parameter_file_shows_every_parameter_with_its_default(node):
-    [(pattern, content)] = yaml.safe_load((ROOT / f"config/{node.NAME}.yaml").read_text()).items()
-    assert pattern == f"/**/{node.NAME}"
-    declared = {p.name: p.default for p in (*node.COMMON_PARAMETERS, *node.PARAMETERS)}
-    assert content["ros__parameters"] == declared
+
+def declared(node):
+    return {p.name: p for p in (*node.COMMON_PARAMETERS, *node.PARAMETERS)}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_node_has_a_file_that_shows_every_parameter_with_its_default(name):
+    [(pattern, content)] = yaml.safe_load((CONFIG / f"{name}.yaml").read_text()).items()
+    assert pattern == f"/**/{name}"
+    assert content["ros__parameters"] == {
+        p.name: p.default for p in declared(NODES[name]).values()
+    }
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
+def test_a_file_names_only_nodes_and_parameters_that_exist(file):
+    content = yaml.safe_load(file.read_text())
+    container = content.pop("/container", {"ros__parameters": {"nodes": []}})
+    entries = {
+        name or kind: kind
+        for kind, _, name in (e.partition(":") for e in container["ros__parameters"]["nodes"])
+    }
+    assert set(entries.values()) <= set(NODES)
+    for pattern, values in content.items():
+        name = pattern.removeprefix("/**/") if "*" in pattern else entries[pattern.strip("/")]
+        known = declared(NODES[name])
+        for parameter, value in values["ros__parameters"].items():
+            assert isinstance(value, type(known[parameter].default)), (pattern, parameter)
+            assert known[parameter].problem(value) is None
+
+
+def test_the_rviz_view_shows_images_of_nodes_that_exist():
+    view = yaml.safe_load((CONFIG / "newfound.rviz").read_text())
+    topics = [d["Topic"]["Value"] for d in view["Visualization Manager"]["Displays"]]
+    assert topics[0] == "/camera/image_raw"
+    for topic in topics[1:]:
+        _, camera, node, output = topic.split("/")
+        assert (camera, output) == ("camera", "debug_image")
+        assert node in NODES

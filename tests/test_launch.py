@@ -4,31 +4,45 @@
 import importlib.util
 import signal
 import subprocess
+from importlib.metadata import entry_points
 
 import pytest
 import yaml
 from rcl_interfaces.srv import GetParameters
 
+from newfound_nodes.container import GROUP
 from tests.checkpoints import tiny
-from tests.harness import ROOT
+from tests.harness import ROOT, UNCONFIGURED
 
 pytest.importorskip("launch_ros", reason="launch_ros comes only with a ROS installation")
 pytest.importorskip("ros2launch", reason="ros2launch comes only with a ROS installation")
 
+NODES = {entry.name: entry.load() for entry in entry_points(group=GROUP)}
 FILES = sorted((ROOT / "launch").glob("*.launch.py"))
+
+
+def module_of(file):
+    spec = importlib.util.spec_from_file_location("launch_file", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
 def test_every_argument_is_described(file):
-    from launch.actions import DeclareLaunchArgument
-
-    spec = importlib.util.spec_from_file_location("launch_file", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    entities = module.generate_launch_description().entities
-    arguments = [e for e in entities if isinstance(e, DeclareLaunchArgument)]
+    arguments = module_of(file).generate_launch_description().get_launch_arguments()
     assert arguments
-    assert [a.name for a in arguments if not a.description.endswith(".")] == []
+    assert [a.name for a in arguments if "." not in a.description] == []
+
+
+def test_an_argument_sets_a_parameter_that_its_nodes_have():
+    suite = module_of(ROOT / "launch/newfound.launch.py")
+    for argument, (kinds, parameter, _) in suite.SETTINGS.items():
+        for kind in kinds:
+            known = {p.name: p for p in (*NODES[kind].COMMON_PARAMETERS, *NODES[kind].PARAMETERS)}
+            value = suite.TYPES.get(argument, str)("1")
+            assert isinstance(value, type(known[parameter].default)), (argument, kind)
+    assert set(suite.ALL) == set(NODES)
 
 
 @pytest.fixture
@@ -97,6 +111,33 @@ def test_each_node_has_a_launch_file_of_its_own(ros, launch, tmp_path, node):
     ros.becomes_active(f"/hand/{node}")
     names = [name for name, _ in ros.client.get_node_names_and_namespaces()]
     assert sorted(set(names) - {"client"}) == [node]
+    assert "process has finished cleanly" in end()
+
+
+@pytest.mark.slow
+def test_a_manager_brings_the_suite_up_for_two_cameras(ros, launch, tmp_path):
+    arguments = ("nodes:=curator,web_query", "cameras:=a,b", "namespace:=robot")
+    end = launch("newfound.launch.py", *arguments, "autostart:=false", "simulation:=true")
+    own = [f"/robot/{camera}/{node}" for camera in "ab" for node in ("curator", "sim_camera")]
+    for name in ("/robot/web_query", *own):
+        ros.appears(name)
+        assert ros.state(name) == UNCONFIGURED
+        assert ros.change(name, "configure")
+        assert ros.change(name, "activate")
+    request = GetParameters.Request(names=["detector", "web_query", "fetch_images"])
+    values = ros.call(GetParameters, "/robot/b/curator/get_parameters", request).values
+    assert values[0].string_value == "open_world_detector"
+    assert values[1].string_value == "/robot/web_query"
+    assert values[2].integer_value == 0, "simulation.yaml counts"
+    assert end().count("process has finished cleanly") == 3
+
+
+@pytest.mark.slow
+def test_the_open_world_detector_starts_with_what_is_shipped(ros, launch, tmp_path):
+    base = tmp_path / "knowledge"
+    end = launch("open_world_detector.launch.py", "cameras:=hand", f"knowledge_base:={base}")
+    ros.becomes_active("/hand/open_world_detector")
+    assert (base / "current").exists()
     assert "process has finished cleanly" in end()
 
 

@@ -21,12 +21,14 @@ setup(
         "console_scripts": [
             "adaptive_classifier = newfound_nodes.adaptive_classifier:main",
             "container = newfound_nodes.container:main",
+            "curator = newfound_nodes.curation.node:main",
             "open_world_detector = newfound_nodes.open_world.node:main",
             "place_categorizer = newfound_nodes.place_categorizer:main",
         ],
         # Names the container knows; one line per executable above that is a node.
         "newfound.nodes": [
             "adaptive_classifier = newfound_nodes.adaptive_classifier:AdaptiveClassifier",
+            "curator = newfound_nodes.curation.node:Curator",
             "open_world_detector = newfound_nodes.open_world.node:OpenWorldDetector",
             "place_categorizer = newfound_nodes.place_categorizer:PlaceCategorizer",
         ],

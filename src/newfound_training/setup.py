@@ -11,6 +11,8 @@ commands = (
     "evaluate_openworld",
     "learn",
     "train_detector",
+    "cut_crops",
+    "evaluate_detector",
     "export",
 )
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import torch
 
+from newfound_core.allocation import keep_freed_memory
 from newfound_core.backbones import Backbone, build_backbone
 from newfound_core.classifier import Classifier
 from newfound_core.onda import Onda, OndaConfig
@@ -121,6 +122,7 @@ def decisions(rounds: int, images: list[torch.Tensor]) -> list[dict]:
 
 
 def run(quick: bool) -> list[dict]:
+    keep_freed_memory()  # as the nodes do
     torch.set_num_threads(2)
     rounds, images = (4 if quick else 40), frames()
     return places(rounds, images) + adaptation(rounds, images) + decisions(rounds, images)

@@ -113,7 +113,8 @@ def find_checkpoint(name: str) -> Path:
     if not (models / name).is_dir():
         known = ", ".join(sorted(p.name for p in models.glob("*") if p.is_dir())) or "none"
         raise CheckpointError(f"{name} is no folder here, nor a shipped model ({known})")
-    return models / name
+    # A workspace built with --symlink-install links every file; a memory takes no links.
+    return (models / name / "checkpoint.json").resolve().parent
 
 
 def one_line(error: Exception) -> str:

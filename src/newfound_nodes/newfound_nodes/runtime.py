@@ -11,6 +11,7 @@ from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.logging import get_logger
 from rclpy.node import Node
 
+from newfound_core.allocation import keep_freed_memory
 from newfound_nodes.managed_node import ManagedNode
 
 NodeFactory = Callable[[], Node]
@@ -27,6 +28,7 @@ def run(node_class: type[ManagedNode], arguments: Sequence[str] | None = None) -
 
 def serve(factories: Sequence[NodeFactory]) -> int:
     """Make the nodes and spin them until the context ends; 1 if not one could be made."""
+    keep_freed_memory()
     # A node that loads its model holds a thread for as long as that takes: two for each
     # node, so that the others still answer.
     executor = MultiThreadedExecutor(num_threads=2 * len(factories) + 2)

@@ -19,6 +19,16 @@ def test_a_bare_name_is_a_shipped_model(share):
     assert find_checkpoint("bench") == share / "models/bench"
 
 
+def test_a_shipped_model_whose_files_are_links_is_where_they_lead(share, tmp_path):
+    (tmp_path / "source/linked").mkdir(parents=True)
+    (tmp_path / "source/linked/checkpoint.json").write_text("{}")
+    (share / "models/linked").mkdir()
+    (share / "models/linked/checkpoint.json").symlink_to(
+        tmp_path / "source/linked/checkpoint.json"
+    )
+    assert find_checkpoint("linked") == tmp_path / "source/linked"
+
+
 def test_a_folder_here_goes_before_a_shipped_model(share, tmp_path):
     (tmp_path / "bench").mkdir()
     assert find_checkpoint("bench").resolve() == tmp_path / "bench"

@@ -2,12 +2,15 @@
 """With the real vision_msgs where it is installed, else with a stand-in of the same layout."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from sensor_msgs.msg import RegionOfInterest
 from std_msgs.msg import Header
 
+from newfound_msgs.msg import OpenWorldDetection, OpenWorldDetections
 from newfound_nodes import vision_messages
 from newfound_nodes.place_categorizer import PlaceCategorizer
 from tests.harness import eventually
@@ -29,12 +32,48 @@ class Stand:
     results: list[Hypothesis] = field(default_factory=list)
 
 
+@dataclass
+class Posed:
+    """vision_msgs/ObjectHypothesisWithPose."""
+
+    hypothesis: Any = None
+
+
+@dataclass
+class Found:
+    """vision_msgs/Detection2D."""
+
+    header: Any = None
+    id: str = ""
+    bbox: Any = field(default_factory=lambda: SimpleNamespace(
+        center=SimpleNamespace(position=SimpleNamespace(x=0.0, y=0.0)), size_x=0.0, size_y=0.0
+    ))  # fmt: skip
+    results: list[Posed] = field(default_factory=list)
+
+
+@dataclass
+class Findings:
+    """vision_msgs/Detection2DArray."""
+
+    header: Any = None
+    detections: list[Found] = field(default_factory=list)
+
+
+STAND_INS = {
+    "Classification": Stand,
+    "ObjectHypothesis": Hypothesis,
+    "ObjectHypothesisWithPose": Posed,
+    "Detection2D": Found,
+    "Detection2DArray": Findings,
+}
+
+
 @pytest.fixture
 def vision(monkeypatch):
     """The module, able to make messages in any case."""
     if not vision_messages.AVAILABLE:
-        monkeypatch.setattr(vision_messages, "Classification", Stand)
-        monkeypatch.setattr(vision_messages, "ObjectHypothesis", Hypothesis)
+        for name, stand_in in STAND_INS.items():
+            monkeypatch.setattr(vision_messages, name, stand_in)
     return vision_messages
 
 
@@ -43,6 +82,20 @@ def test_all_classes_are_told_the_most_probable_first(vision):
     made = vision.classification(header, ("a", "b", "c"), np.array([0.2, 0.7, 0.1]))
     assert made.header == header
     assert [(r.class_id, r.score) for r in made.results] == [("b", 0.7), ("a", 0.2), ("c", 0.1)]
+
+
+def test_an_unknown_object_has_a_box_and_an_id_but_no_class(vision):
+    region = RegionOfInterest(x_offset=10, y_offset=20, width=30, height=41)
+    known = OpenWorldDetection(label="mug", score=0.5, region=region, track_id=7)
+    unknown = OpenWorldDetection(nearest_label="mug", region=region, unknown_id="u1", track_id=8)
+    message = OpenWorldDetections(header=Header(frame_id="a"), detections=[known, unknown])
+    made = vision.detections(message)
+    assert made.header.frame_id == "a"
+    mug, other = made.detections
+    assert (mug.bbox.center.position.x, mug.bbox.center.position.y) == (25.0, 40.5)
+    assert (mug.bbox.size_x, mug.bbox.size_y, mug.id) == (30.0, 41.0, "7")
+    assert [(r.hypothesis.class_id, r.hypothesis.score) for r in mug.results] == [("mug", 0.5)]
+    assert (list(other.results), other.id) == ([], "u1")
 
 
 def test_the_topic_exists_where_the_package_does(ros, checkpoint, stream):

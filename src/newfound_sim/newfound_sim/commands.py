@@ -31,6 +31,7 @@ def add_commands(generate: Any, sheet: Any) -> None:
     scenes.add_argument("--width", type=int, default=320)
     scenes.add_argument("--height", type=int, default=240)
     scenes.add_argument("--most-objects", type=int, default=6)
+    scenes.add_argument("--fewest-objects", type=int, default=1)
     scenes.set_defaults(run=_detection)
 
     for name, text in (
@@ -75,8 +76,9 @@ def _crops(arguments: argparse.Namespace) -> None:
 def _detection(arguments: argparse.Namespace) -> None:
     from newfound_sim.generate import generate_detection
 
-    size = {"width": arguments.width, "height": arguments.height}
-    request = DetectionRequest(**_chosen(arguments), **size, most_objects=arguments.most_objects)
+    names = ("width", "height", "most_objects", "fewest_objects")
+    further = {name: getattr(arguments, name) for name in names}
+    request = DetectionRequest(**_chosen(arguments), **further)
     made = generate_detection(arguments.out, request, arguments.workers)
     print(f"{made} images written to {arguments.out}; see {sheet_of_folder(arguments.out)}")
 

@@ -46,7 +46,7 @@ class CropRequest:
 
 @dataclass(frozen=True)
 class DetectionRequest:
-    """Pictures of the whole bench with boxes and masks: `<domain>/images` and COCO JSON."""
+    """Pictures of the whole bench with depth, boxes and masks: `<domain>/images`, COCO JSON."""
 
     domains: tuple[str, ...]
     classes: tuple[str, ...]
@@ -54,13 +54,15 @@ class DetectionRequest:
     width: int = 320
     height: int = 240
     most_objects: int = 6
+    fewest_objects: int = 1
     samples: int = 12
     seed: int = 0
 
     def __post_init__(self) -> None:
         find_domains(self.domains)
         find_classes(list(self.classes))
-        _at_least(1, images=self.images, samples=self.samples, most_objects=self.most_objects)
+        _at_least(1, images=self.images, samples=self.samples, fewest_objects=self.fewest_objects)
+        _at_least(self.fewest_objects, most_objects=self.most_objects)
         _at_least(16, width=self.width, height=self.height)
 
 

@@ -9,8 +9,9 @@ from newfound_sim import coco
 from newfound_sim.arranging import arrange, bench_in, close_up, overview
 from newfound_sim.camera import CameraModel
 from newfound_sim.dataset_request import CropRequest, DetectionRequest, keep, stream
+from newfound_sim.exposing import millimetres
 from newfound_sim.objects import CLASSES
-from newfound_sim.production import produce, sweep, write_jpeg, write_whole
+from newfound_sim.production import produce, sweep, write_depth, write_jpeg, write_whole
 from newfound_sim.rendering import Frame
 from newfound_sim.workbench import DOMAINS, PlacedObject, camera_model, render_bench
 
@@ -31,9 +32,10 @@ class CropTask:
 
 @dataclass(frozen=True)
 class DetectionTask:
-    """One picture of a bench, and the file for its truth."""
+    """One picture of a bench, and the files for its depth and its truth."""
 
     image: Path
+    depth: Path
     truth: Path
     domain: str
     number: int
@@ -90,6 +92,7 @@ def generate_detection(out: Path, request: DetectionRequest, workers: int) -> in
     wanted = [
         DetectionTask(
             out / domain / "images" / f"{number:06d}.jpg",
+            out / domain / "depth" / f"{number:06d}.png",
             out / domain / "truth" / f"{number:06d}.json",
             domain,
             number,
@@ -108,20 +111,21 @@ def generate_detection(out: Path, request: DetectionRequest, workers: int) -> in
 
 
 def make_detection(task: DetectionTask) -> None:
-    """Render one picture; the truth is written first, so a picture never lacks it."""
+    """Render one picture; depth and truth are written first, so a picture never lacks them."""
     frame = detection(task.domain, task.number, task.request)
     height, width = frame.depth.shape
     truth = {"file_name": f"images/{task.image.name}", "width": width, "height": height}
     content = json.dumps({**truth, "annotations": coco.annotations(frame)})
     write_whole(task.truth, content.encode())
+    write_depth(task.depth, millimetres(frame.depth))
     write_jpeg(task.image, frame.rgb)
 
 
 def detection(domain: str, number: int, request: DetectionRequest) -> Frame:
-    """A bench with one to `most_objects` objects, seen as a whole."""
+    """A bench with `fewest_objects` to `most_objects` objects, seen as a whole."""
     conditions = DOMAINS[domain]
     rng = stream(request.seed, "detection", number, domain)
-    count = int(rng.integers(1, request.most_objects + 1))
+    count = int(rng.integers(request.fewest_objects, request.most_objects + 1))
     labels = [str(label) for label in rng.choice(request.classes, count)]
     seeds = [int(seed) for seed in rng.integers(2**31, size=count)]
     bench = bench_in(conditions, arrange(rng, labels, seeds), rng)

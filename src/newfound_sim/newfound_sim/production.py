@@ -75,6 +75,12 @@ def write_jpeg(path: Path, rgb: np.ndarray, quality: int = 95) -> None:
     write_whole(path, coded.tobytes())
 
 
+def write_depth(path: Path, millimetres: np.ndarray) -> None:
+    """Write depth, uint16 in millimetres, as a whole PNG file."""
+    _, coded = cv2.imencode(".png", millimetres)
+    write_whole(path, coded.tobytes())
+
+
 def sweep(folder: Path) -> None:
     """Remove what an interrupted run left half written."""
     for partial in folder.rglob(f"*{PARTIAL}"):

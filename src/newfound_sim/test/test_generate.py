@@ -72,8 +72,9 @@ def test_the_same_number_is_the_same_instance_in_every_domain():
     assert (a.rgb != b.rgb).any()
 
 
-def test_a_detection_set_is_coco_with_true_boxes(tmp_path):
+def test_a_detection_set_is_coco_with_true_boxes_and_depth(tmp_path):
     flags = ["--images", "2", "--width", "64", "--height", "48", "--samples", "1"]
+    flags += ["--fewest-objects", "2", "--most-objects", "3"]
     domain = "cloudy_webcam_white"
     command = ["generate", "detection", "--out", str(tmp_path), "--domains", domain, *flags]
     assert main([*command, "--workers", "1"]) == 0
@@ -88,7 +89,13 @@ def test_a_detection_set_is_coco_with_true_boxes(tmp_path):
         assert (width, height) == (np.ptp(columns) + 1, np.ptp(rows) + 1)
         assert entry["area"] == mask.sum()
     for image in document["images"]:
-        assert cv2.imread(str(tmp_path / domain / image["file_name"])).shape == (48, 64, 3)
+        path = tmp_path / domain / image["file_name"]
+        assert cv2.imread(str(path)).shape == (48, 64, 3)
+        depth = cv2.imread(str(tmp_path / domain / "depth" / f"{path.stem}.png"), -1)
+        assert (depth.dtype, depth.shape) == (np.uint16, (48, 64))
+        assert 400 < np.median(depth) < 1000, "millimetres to a table within reach"
+        objects = [e for e in document["annotations"] if e["image_id"] == image["id"]]
+        assert 2 <= len(objects) <= 3
 
 
 @pytest.mark.slow

@@ -18,6 +18,8 @@ COMMANDS = {
     "evaluate-openworld": "newfound_training.openworld.evaluate",
     "learn": "newfound_training.openworld.learn",
     "train-detector": "newfound_training.detector.command",
+    "cut-crops": "newfound_training.detector.cut_crops",
+    "evaluate-detector": "newfound_training.detector.evaluate",
 }
 
 
@@ -83,6 +85,16 @@ def learn() -> int:
 def train_detector() -> int:
     """Entry point of the executable `train_detector`."""
     return main(["train-detector", *sys.argv[1:]])
+
+
+def cut_crops() -> int:
+    """Entry point of the executable `cut_crops`."""
+    return main(["cut-crops", *sys.argv[1:]])
+
+
+def evaluate_detector() -> int:
+    """Entry point of the executable `evaluate_detector`."""
+    return main(["evaluate-detector", *sys.argv[1:]])
 
 
 def _overview() -> str:

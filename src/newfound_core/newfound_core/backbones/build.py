@@ -19,7 +19,7 @@ from newfound_core.errors import BackboneError, ConfigError, WeightsError
 FAMILIES = {
     "efficientnet_lite": ("efficientnet_lite0",),
     "resnets": ("resnet10", "resnet18", "resnet50"),
-    "cifar_resnets": ("cifar_resnet18", "cifar_resnet20", "cifar_resnet32"),
+    "cifar_resnets": ("cifar_resnet8", "cifar_resnet18", "cifar_resnet20", "cifar_resnet32"),
     "alexnets": ("alexnet", "alexnet_bn"),
     "mobilenets": ("mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large"),
 }

@@ -90,6 +90,7 @@ def _assemble(network: nn.Module) -> Backbone:
 _WIDE, _NARROW = (64, 128, 256, 512), (16, 32, 64)
 
 RECIPES = {
+    "cifar_resnet8": Recipe(partial(_cifar, (1, 1, 1), _NARROW), _assemble),
     "cifar_resnet18": Recipe(partial(_cifar, (2, 2, 2, 2), _WIDE), _assemble),
     "cifar_resnet20": Recipe(partial(_cifar, (3, 3, 3), _NARROW), _assemble),
     "cifar_resnet32": Recipe(partial(_cifar, (5, 5, 5), _NARROW), _assemble),

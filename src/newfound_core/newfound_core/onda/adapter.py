@@ -25,6 +25,7 @@ from newfound_core.onda.batch import BatchEstimator
 from newfound_core.onda.config import LIVE_OPTIONS, OndaConfig
 from newfound_core.onda.drift import Drift, measure_drift
 from newfound_core.onda.estimate import Estimator, PendingUpdate, ReadyUpdate
+from newfound_core.onda.folding import FoldedNetwork, fold
 from newfound_core.onda.frames import as_batch_of_one, label_and_entropy, logits_of
 from newfound_core.onda.guards import Anchor, RedundancyFilter
 from newfound_core.onda.layers import NormalizationLayers, Statistics
@@ -77,6 +78,8 @@ class Onda:
         self._source = self._online = self._layers.read()
         self._fingerprint = self._layers.fingerprint(self._source)
         self._estimator = self._build_estimator()
+        self._folded: FoldedNetwork | None = None
+        self._tried_to_fold = False
         self._memory: LatestFrames | BalancedMemory = LatestFrames()
         self._redundancy, self._anchor = RedundancyFilter(), Anchor()
         self._settling = Settling()
@@ -107,14 +110,23 @@ class Onda:
             self._status.frames += 1
             counts = self._counts(frame)
             if counts:
+                self._fold(frame)
                 self._estimator.start(frame)
             try:
-                output = self.network(frame)
+                output = (self._folded or self).network(frame)
             finally:
                 sample = self._estimator.finish()
             if counts:
                 self._learn(sample, output)
             return output
+
+    def _fold(self, frame: Tensor) -> None:
+        """Serve with the folded network from the first frame that is finite on, if that works."""
+        if not self._tried_to_fold:
+            self._tried_to_fold = True
+            self._folded = fold(self._layers, frame)
+            if self._folded is not None:
+                self._estimator.serve_with(self._folded)
 
     def _counts(self, frame: Tensor) -> bool:
         """Whether the frame may be learned from."""
@@ -183,6 +195,8 @@ class Onda:
         if self.config.anchor:
             served = self._source.lerp(self._online, self.config.anchor_online_share)
         self._layers.write(served)
+        if self._folded is not None:
+            self._folded.refresh(served)
 
     def _check_anchor(self) -> None:
         complaint = self._anchor.complaint(self.drift(), self.config)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from newfound_core.onda.estimate import Estimate
+from newfound_core.onda.folding import FoldedNetwork
 from newfound_core.onda.layers import NormalizationLayers, Statistics
 from newfound_core.onda.streaming import mean_assignment
 
@@ -63,6 +64,9 @@ class BatchEstimator:
             self._twin(frames)
             share = self._layers.per_domain(self._weights, like=current.mean)
             return Estimate(self._layers.read(), share[self._layers.row_group])
+
+    def serve_with(self, folded: FoldedNetwork) -> None:
+        """Nothing changes: the twin normalises by itself."""
 
     def close(self) -> None:
         """Nothing was changed in the network itself."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from newfound_core.onda.folding import FoldedNetwork
 from newfound_core.onda.layers import Statistics
 
 
@@ -39,6 +40,9 @@ class Estimator(Protocol):
 
     def estimate(self, samples: Sequence[Any], current: Statistics) -> Estimate:
         """Statistics of the frames behind `samples`; may run in another thread."""
+
+    def serve_with(self, folded: FoldedNetwork) -> None:
+        """Called once if frames are predicted by the folded network from now on."""
 
     def close(self) -> None:
         """Leave the network as it was found."""

@@ -64,6 +64,12 @@ class NormalizationLayers:
         ]
         return torch.cat(pieces)
 
+    def rows(self, index: int) -> slice:
+        """The rows of one layer."""
+        sizes = [k * c for k, c in zip(self.domains, self.channels, strict=True)]
+        start = sum(sizes[:index])
+        return slice(start, start + sizes[index])
+
     def to_rows(self, channels: Tensor) -> Tensor:
         """Repeat values [..., one per layer and channel] for every domain of the layer."""
         return channels if self.plain else channels[..., self.row_channel]

@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from newfound_core.normalization import DomainBatchNorm
 from newfound_core.onda.estimate import Estimate
+from newfound_core.onda.folding import FoldedNetwork
 from newfound_core.onda.layers import NormalizationLayers, Statistics
 from newfound_core.onda.samples import FrameSamples
 
@@ -35,10 +37,20 @@ class StreamingEstimator:
         self._frames = 0  # shifts the grid from frame to frame
         self._listening = False
         self._weights: dict[int, Tensor | float] = {}
-        self._handles = [
+        self._folded: FoldedNetwork | None = None
+        self._handles = self._listen_to(layers.modules)
+
+    def _listen_to(self, modules: Sequence[nn.Module]) -> list[RemovableHandle]:
+        return [
             module.register_forward_pre_hook(partial(self._observe, index))
-            for index, module in enumerate(layers.modules)
+            for index, module in enumerate(modules)
         ]
+
+    def serve_with(self, folded: FoldedNetwork) -> None:
+        """Listen to the folded network from now on."""
+        self.close()
+        self._folded = folded
+        self._handles = self._listen_to(folded.observed)
 
     def start(self, frame: Tensor) -> None:
         """Listen to the next pass."""
@@ -65,6 +77,8 @@ class StreamingEstimator:
         mean, variance = found
         if not math.isfinite(float(mean.sum() + variance.sum())):
             return None
+        if self._folded is not None:
+            mean, variance = self._folded.unfold(mean, variance)
         weights = None
         if not self._layers.plain:
             weights = self._layers.per_domain(self._weights, like=mean)

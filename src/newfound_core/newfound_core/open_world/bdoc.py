@@ -10,7 +10,7 @@ from torch import Tensor
 from newfound_core.open_world.distances import DistanceForm, scaled_distances, squared_distances
 from newfound_core.open_world.head import OpenWorldHead
 from newfound_core.open_world.head_config import HeadConfig
-from newfound_core.open_world.limits import exact_limits
+from newfound_core.open_world.limits import exact_limits, own_class, percentile_limit
 from newfound_core.open_world.losses import (
     distillation_loss,
     global_clustering_loss,
@@ -29,12 +29,18 @@ class BdocConfig(HeadConfig):
     detach_variance: bool = True
     local_weight: float = 1.0  # lambda in the thesis
     distillation_weight: float = 1.0  # gamma
+    # Limits from few held-out samples are far off by chance. Each is drawn towards one limit that
+    # all classes share, as if it came from so many further samples; 0 is the thesis.
+    shared_limit_samples: float = 0.0
+    shared_limit_percentile: float = 75.0  # of the distances of held-out samples to their means
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._one_of("distance", get_args(DistanceForm))
         self._at_least("local_weight", 0)
         self._at_least("distillation_weight", 0)
+        self._at_least("shared_limit_samples", 0)
+        self._within("shared_limit_percentile", 0, 100)
 
     @classmethod
     def as_printed(cls) -> "BdocConfig":
@@ -112,7 +118,14 @@ class Bdoc(OpenWorldHead):
 
     def fit_limits(self, features: Tensor, labels: Tensor) -> None:
         """Set each class's limit to the minimum of the margin loss, with the features frozen."""
-        self.limit = exact_limits(self.distances(features), labels).to(self.limit.dtype)
+        distances = self.distances(features)
+        limits = exact_limits(distances, labels)
+        if self.config.shared_limit_samples > 0:
+            shared = percentile_limit(distances, labels, self.config.shared_limit_percentile)
+            own = own_class(labels, distances.shape[1]).sum(dim=0)
+            further = self.config.shared_limit_samples
+            limits = (own * limits + further * shared) / (own + further)
+        self.limit = limits.to(self.limit.dtype)
 
     def distances_from_squares(self, squares: Tensor) -> Tensor:
         """Divide by the online estimate of the variance."""

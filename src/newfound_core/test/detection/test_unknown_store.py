@@ -99,3 +99,29 @@ def test_killed_while_saving_the_entry_is_whole(store):
             child.kill()
         entries, complaints = UnknownStore(store.folder).load()
         assert (len(entries), len(entries[0].crops), complaints) == (1, 8, [])
+
+
+FILL = """
+import resource, sys
+from dataclasses import replace
+from pathlib import Path
+from newfound_core.detection.unknown_store import UnknownStore
+store = UnknownStore(Path(sys.argv[1]))
+(entry,), _ = store.load()
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))  # the kernel refuses as a full disk does
+try:
+    store.save(replace(entry, sightings=99))
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+def test_on_a_full_disk_the_entry_stays_as_it_was(store):
+    store.save(unknown(crops=3))
+    (before,), _ = store.load()
+    command = [sys.executable, "-c", FILL, str(store.folder)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "too large" in said
+    entries, complaints = UnknownStore(store.folder).load()
+    assert ([e.sightings for e in entries], complaints) == ([before.sightings], [])
+    assert [p.name for p in store.folder.iterdir()] == [before.id]

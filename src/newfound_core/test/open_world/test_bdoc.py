@@ -113,6 +113,18 @@ def test_limits_let_in_own_held_out_samples_and_keep_out_strangers(points, form)
     assert not head.decide(points.features + 30).known.any()
 
 
+def test_limits_from_few_samples_are_drawn_to_a_shared_one(points):
+    alone, drawn = head_of(points), head_of(points, shared_limit_samples=4.0)
+    for head in (alone, drawn):
+        head.fit_limits(points.features, points.labels)
+    distances = alone.distances(points.features).double().numpy()
+    labels = points.labels.numpy()
+    shared = np.percentile(distances[np.arange(len(labels)), labels], 75)
+    count = np.bincount(labels)
+    expected = (count * alone.limit.double().numpy() + 4 * shared) / (count + 4)
+    np.testing.assert_allclose(drawn.limit.double().numpy(), expected, rtol=1e-5)
+
+
 def test_the_printed_values_are_at_hand():
     config = BdocConfig.as_printed()
     assert (config.distance, config.detach_variance) == ("squared", False)

@@ -24,7 +24,7 @@ from newfound_nodes.open_world.job_status import JobStatus
 from newfound_nodes.open_world.keeper import KnowledgeKeeper, Now
 from newfound_nodes.open_world.learner_process import COMMAND
 from newfound_nodes.open_world.learning_queue import LearningQueue, Switching
-from newfound_nodes.open_world.requests import learning_job
+from newfound_nodes.open_world.requests import RefusedError, learning_job
 
 _log = logging.getLogger(__name__)
 
@@ -142,9 +142,16 @@ class Mind:
             self._mark(unknown_of(job), "learning", job.label)
         return name, before
 
-    def dismiss(self, unknown_id: str) -> bool:
-        """Do not announce an unknown object again; False if there is none of that id."""
-        return self._mark(unknown_id, "dismissed")
+    def dismiss(self, unknown_id: str) -> None:
+        """Do not announce an unknown object again; raises RefusedError."""
+        with self._requests:  # it must not begin to be learned meanwhile
+            entry = self.unknown(unknown_id)
+            if entry is None:
+                reason = f"no unknown object has the id {unknown_id[:60]!r}"
+                raise RefusedError("UNKNOWN_ID", reason)
+            if entry.state == "learning":
+                raise RefusedError("BUSY", f"it is being learned as {entry.label!r}")
+            self._mark(unknown_id, "dismissed")
 
     def unknown(self, unknown_id: str) -> UnknownObject | None:
         """The entry of an unknown object."""

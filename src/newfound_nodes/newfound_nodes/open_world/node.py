@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`open_world_detector`: names what it knows, says what it does not, and learns it."""
 
+import math
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +19,8 @@ from newfound_core.detection.unknowns import UnknownsConfig, View
 from newfound_core.errors import NewfoundError
 from newfound_core.open_world.job import LearningOptions
 from newfound_msgs import msg
-from newfound_nodes import Frame, LoadError, PerceptionNode, debug_images
+from newfound_nodes import Frame, LoadError, PerceptionNode, debug_images, vision_messages
+from newfound_nodes.managed_node import Output
 from newfound_nodes.model_node import find_checkpoint, one_line
 from newfound_nodes.open_world.debug_image import draw
 from newfound_nodes.open_world.depth_input import DepthInput
@@ -36,6 +39,8 @@ from newfound_nodes.open_world.services import KnowledgeServices
 from newfound_nodes.qos import LATCHED
 from newfound_nodes.runtime import run
 
+_VISION = "vision_detections"
+_A_MOMENT = 0.5  # s; whoever has found us can hear us by then
 _FROM_FRAMES = ("detections", "debug_image", "unknowns")
 
 
@@ -55,10 +60,18 @@ class OpenWorldDetector(PerceptionNode):
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
         self.mind: Mind | None = None
         self._depth: DepthInput | None = None
+        self._ears, self._new_ears_since = 0, math.inf  # listeners to ~/unknowns
         super().__init__(name, **node_arguments)
         self._requests = KnowledgeServices(
             self, MutuallyExclusiveCallbackGroup(), self._ready_mind, self._learning_options
         )
+
+    def outputs(self) -> Mapping[str, Output]:
+        """Those of the node, and vision_msgs' message where it is installed."""
+        found = dict(super().outputs())
+        if vision_messages.AVAILABLE:
+            found[_VISION] = (vision_messages.Detection2DArray, f"~/{_VISION}", 10)
+        return found
 
     # Life.
 
@@ -104,7 +117,10 @@ class OpenWorldDetector(PerceptionNode):
 
     def frames_wanted(self) -> bool:
         """Knowledge and learning are told of without looking."""
-        return any(self.wanted(output) for output in _FROM_FRAMES)
+        return self._vision_wanted() or any(self.wanted(output) for output in _FROM_FRAMES)
+
+    def _vision_wanted(self) -> bool:
+        return vision_messages.AVAILABLE and self.wanted(_VISION)
 
     def listeners_changed(self) -> None:
         """Ask for images, and for depth, as they are needed."""
@@ -113,6 +129,7 @@ class OpenWorldDetector(PerceptionNode):
             self._depth.refresh(self.frames_wanted())
         if self.mind is not None:
             self.mind.expire()
+            self._tell_newcomers(self.mind)
 
     def process(self, frame: Frame) -> None:
         """Find, name, publish."""
@@ -129,6 +146,8 @@ class OpenWorldDetector(PerceptionNode):
             header, seen.version, seen.found, seen.tracks, seen.unknown_ids
         )
         self.publish("detections", message)
+        if self._vision_wanted():
+            self.publish(_VISION, vision_messages.detections(message))
         if self.wanted("debug_image"):
             picture = draw(rgb, seen.found, seen.tracks)
             self.publish("debug_image", debug_images.message(header, picture))
@@ -140,6 +159,19 @@ class OpenWorldDetector(PerceptionNode):
 
     def _tell_unknown(self, entry: UnknownObject) -> None:
         self.publish("unknowns", unknown_message(entry, self.param("crops_published")))
+
+    def _tell_newcomers(self, mind: Mind) -> None:
+        """Whoever begins to listen is told what waits to be named; others hear it again."""
+        ears, now = self._outputs["unknowns"].get_subscription_count(), time.monotonic()
+        if ears > self._ears:
+            self._new_ears_since = now
+        self._ears = ears
+        if now - self._new_ears_since < _A_MOMENT:
+            return
+        self._new_ears_since = math.inf
+        for entry in mind.unknowns():
+            if entry.state == "waiting":
+                self._tell_unknown(entry)
 
     def _tell_job(self, status: JobStatus) -> None:
         self.publish("learning", learning_message(status, self.get_clock().now().to_msg()))
@@ -175,7 +207,6 @@ class OpenWorldDetector(PerceptionNode):
         )
 
     def _mind_config(self) -> MindConfig:
-        threads = str(self.param("learning_threads"))
         home = Path(os.environ.get("ROS_HOME", "~/.ros")).expanduser()
         default = home / "newfound" / self.get_fully_qualified_name().strip("/")
         checkpoint = self.param("checkpoint")
@@ -192,10 +223,13 @@ class OpenWorldDetector(PerceptionNode):
                 crops=self.param("crops_kept"),
             ),
             queue_limit=self.param("queue_limit"),
-            learner=(
-                sys.executable, "-m", "newfound_training", "learn", "--threads", threads, "--job",
-            ),
-        )  # fmt: skip
+            learner=self._learner(),
+        )
+
+    def _learner(self) -> tuple[str, ...]:
+        options = {name: str(self.param(f"learning_{name}")) for name in ("threads", "niceness")}
+        flags = [part for name, value in options.items() for part in (f"--{name}", value)]
+        return (sys.executable, "-m", "newfound_training", "learn", *flags, "--job")
 
     def _learning_options(self) -> LearningOptions:
         return LearningOptions(

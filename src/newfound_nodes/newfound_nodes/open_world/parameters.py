@@ -4,7 +4,12 @@
 from newfound_nodes.parameters import Parameter
 
 PARAMETERS = (
-    Parameter("checkpoint", "", "Shipped open-world model: the first version of the knowledge."),
+    Parameter(
+        "checkpoint",
+        "bench_bdoc",
+        "Open-world model, a folder or the name of a shipped one: the first version of the "
+        "knowledge. Of no account where there is knowledge already.",
+    ),
     Parameter(
         "knowledge_base",
         "",
@@ -15,7 +20,7 @@ PARAMETERS = (
     # Finding objects.
     Parameter(
         "proposer",
-        "whole_image",
+        "depth",
         "How objects are found: by depth, by a region network, or the image is the object.",
         choices=("whole_image", "depth", "rpn"),
     ),
@@ -46,4 +51,5 @@ PARAMETERS = (
     ),
     Parameter("learning_epochs", 8, "How long a class is trained.", 1, 1000, live=True),
     Parameter("learning_threads", 0, "Cores that learning may take; 0: all.", 0, 1024),
+    Parameter("learning_niceness", 10, "By how much learning steps back for others.", 0, 19),
 )

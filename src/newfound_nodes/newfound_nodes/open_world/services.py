@@ -9,7 +9,13 @@ from rclpy.callback_groups import CallbackGroup, MutuallyExclusiveCallbackGroup
 from newfound_core.errors import NewfoundError
 from newfound_core.knowledge.errors import DamagedError, StorageError, UnknownVersionError
 from newfound_core.open_world.job import LearningOptions
-from newfound_msgs.srv import AddUnknownClass, ForgetClass, ListClasses, RestoreKnowledge
+from newfound_msgs.srv import (
+    AddUnknownClass,
+    DismissUnknown,
+    ForgetClass,
+    ListClasses,
+    RestoreKnowledge,
+)
 from newfound_nodes.managed_node import ManagedNode
 from newfound_nodes.open_world.job_status import JobStatus
 from newfound_nodes.open_world.learn_action import LearnAction
@@ -28,8 +34,9 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
 
 
 class KnowledgeServices:
-    """`~/add_unknown_class`, `~/forget_class`, `~/restore_knowledge`, `~/list_classes`, and the
-    action `~/learn_class`; they are there from the beginning and say when they are not ready.
+    """`~/add_unknown_class`, `~/dismiss_unknown`, `~/forget_class`, `~/restore_knowledge`,
+    `~/list_classes`, and the action `~/learn_class`; they are there from the beginning and say
+    when they are not ready.
     """
 
     def __init__(
@@ -42,6 +49,7 @@ class KnowledgeServices:
         self._node, self._mind, self._options = node, mind, options
         for kind, name, answer in (
             (AddUnknownClass, "add_unknown_class", self._add),
+            (DismissUnknown, "dismiss_unknown", self._dismiss),
             (ForgetClass, "forget_class", self._forget),
             (RestoreKnowledge, "restore_knowledge", self._restore),
         ):
@@ -65,6 +73,9 @@ class KnowledgeServices:
                 "NOT_READY", "the model came without a memory: it would forget what it knows"
             )
         response.job_id, response.queue_position = mind.learn(request, self._options())
+
+    def _dismiss(self, mind: Mind, request: Any, response: Any) -> None:
+        mind.dismiss(request.unknown_id)
 
     def _forget(self, mind: Mind, request: Any, response: Any) -> None:
         labels = mind.keeper.now.knowledge.labels

@@ -3,21 +3,10 @@
 
 import sys
 
-import numpy as np
 import pytest
-import torch
 
-from newfound_core.backbones import build_backbone
-from newfound_core.models import save_model
-from newfound_core.open_world.heads import build_head
-from newfound_core.open_world.inputs import Inputs
 from newfound_core.open_world.job import Job
-from newfound_core.open_world.learner import learn_step
-from newfound_core.open_world.memory import Memory, MemoryConfig, Sample
-from newfound_core.open_world.memory_store import save_memory
-from newfound_core.open_world.model import OpenWorldModel
-from newfound_core.open_world.step_config import StepConfig
-from newfound_core.preprocessing import Preprocessing
+from tests import checkpoints
 
 # Speaks the format of a real one, without a network: what it does is written in the label.
 LEARNER = """
@@ -67,40 +56,13 @@ def make_job():
     return make
 
 
-COLOURS = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (30, 60, 220)}
-
-
 @pytest.fixture(scope="session")
 def square():
     """A picture of a square of a colour on grey noise, uint8 [48, 64, 3]."""
-
-    def make(colour, seed=0):
-        generator = np.random.default_rng([seed, *colour])
-        pixels = generator.integers(100, 120, (48, 64, 3)).astype(np.uint8)
-        pixels[8:40, 12:52] = colour
-        return pixels
-
-    return make
+    return checkpoints.square
 
 
 @pytest.fixture(scope="session")
-def shipped(tmp_path_factory, square):
+def shipped(tmp_path_factory):
     """A tiny open-world checkpoint with a memory, that knows three colours."""
-    torch.manual_seed(0)
-    backbone = build_backbone("cifar_resnet20", width=0.25)
-    model = OpenWorldModel(backbone, build_head("bdoc", backbone.feature_dim))
-    preprocessing = Preprocessing(16)
-    samples = [
-        Sample(square(colour, seed), label, f"{label}{seed}")
-        for label, colour in COLOURS.items()
-        for seed in range(6)
-    ]
-    memory, inputs = Memory(MemoryConfig(40)), Inputs(preprocessing)
-    step = learn_step(model, samples, memory, inputs, StepConfig(epochs=0))
-    return save_model(
-        tmp_path_factory.mktemp("shipped") / "model",
-        step.model,
-        list(COLOURS),
-        preprocessing,
-        write_memory=lambda place: save_memory(step.memory, place),
-    )
+    return checkpoints.tiny_open_world(tmp_path_factory.mktemp("shipped") / "model")

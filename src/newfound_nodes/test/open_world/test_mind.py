@@ -7,6 +7,7 @@ from newfound_core.detection.whole_image import WholeImage
 from newfound_core.open_world.job import LearningOptions
 from newfound_msgs.srv import AddUnknownClass
 from newfound_nodes.open_world.mind import Listener, Mind, MindConfig
+from newfound_nodes.open_world.requests import RefusedError
 from tests.harness import eventually
 
 RED, YELLOW = (220, 40, 40), (230, 220, 40)
@@ -83,10 +84,23 @@ def test_while_it_is_learned_an_unknown_says_so_even_after_a_restart(make_mind, 
 def test_a_dismissed_unknown_stays_dismissed(make_mind, show):
     mind = make_mind()
     (unknown_id,) = show(mind, YELLOW, 8).unknown_ids
-    assert mind.dismiss(unknown_id)
-    assert not mind.dismiss("u0")
+    mind.dismiss(unknown_id)
+    with pytest.raises(RefusedError) as refused:
+        mind.dismiss("u0")
+    assert refused.value.code == "UNKNOWN_ID"
     mind.close()
     assert make_mind().unknown(unknown_id).state == "dismissed"
+
+
+def test_what_is_being_learned_cannot_be_dismissed_but_the_other_way_round(make_mind, show):
+    mind = make_mind()
+    (unknown_id,) = show(mind, YELLOW, 8).unknown_ids
+    mind.dismiss(unknown_id)
+    job = ask(mind, "waits", unknown_id)
+    with pytest.raises(RefusedError) as refused:
+        mind.dismiss(unknown_id)
+    assert refused.value.code == "BUSY"
+    mind.queue.cancel(job)
 
 
 def test_new_knowledge_is_used_from_the_next_frame_on(make_mind, show):

@@ -19,7 +19,13 @@ from newfound_msgs.msg import (
     OpenWorldDetections,
     UnknownObject,
 )
-from newfound_msgs.srv import AddUnknownClass, ForgetClass, ListClasses, RestoreKnowledge
+from newfound_msgs.srv import (
+    AddUnknownClass,
+    DismissUnknown,
+    ForgetClass,
+    ListClasses,
+    RestoreKnowledge,
+)
 from newfound_nodes.open_world.node import OpenWorldDetector
 from newfound_nodes.qos import LATCHED
 from tests.harness import ACTIVE, UNCONFIGURED, eventually, image, values
@@ -46,6 +52,7 @@ def parameters(tmp_path, shipped):
     return {
         "checkpoint": str(shipped),
         "knowledge_base": str(tmp_path / "base"),
+        "proposer": "whole_image",
         "announce_after": 3,
         "learning_epochs": 1,
         "learning_threads": 1,
@@ -111,6 +118,19 @@ def test_known_things_are_named_and_others_called_unknown(robot):
     assert robot.detections[-1].header.frame_id == f"camera {robot.number}"
 
 
+def test_a_dismissed_unknown_is_told_of_once_more_and_not_again(robot):
+    unknown_id = robot.see(YELLOW, 3).unknown_id
+    answer = robot.ask(DismissUnknown, "dismiss_unknown", unknown_id=unknown_id)
+    assert answer.result == DismissUnknown.Response.RESULT_OK, answer.message
+    eventually(lambda: robot.unknowns[-1].state == UnknownObject.STATE_DISMISSED)
+    told = len(robot.unknowns)
+    robot.see(YELLOW, 9)
+    assert len(robot.unknowns) == told
+    answer = robot.ask(DismissUnknown, "dismiss_unknown", unknown_id="u0")
+    assert answer.result == DismissUnknown.Response.RESULT_UNKNOWN_ID
+    assert "u0" in answer.message
+
+
 @pytest.mark.slow
 def test_an_unknown_is_announced_learned_and_recognised(robot):
     seen = robot.see(YELLOW, 12)
@@ -137,6 +157,14 @@ def test_an_unknown_is_announced_learned_and_recognised(robot):
     restored = robot.ask(RestoreKnowledge, "restore_knowledge", version=2)
     assert (restored.result, restored.knowledge_version) == (Restored.RESULT_OK, 4)
     assert robot.see(YELLOW).label == "lemon"
+
+
+def test_whoever_listens_late_is_told_what_waits_to_be_named(robot):
+    robot.see(YELLOW, 4)
+    first = eventually(lambda: robot.unknowns and robot.unknowns[0])
+    late = robot.ros.collect(UnknownObject, f"{NODE}/unknowns")
+    told = eventually(lambda: late and late[0], "an unknown that was announced before")
+    assert (told.id, told.state) == (first.id, UnknownObject.STATE_WAITING)
 
 
 @pytest.mark.slow

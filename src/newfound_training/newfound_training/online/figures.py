@@ -4,11 +4,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
 from matplotlib.axes import Axes
 
 from newfound_training.online.conditions import changed
@@ -16,6 +12,7 @@ from newfound_training.online.measures import curve
 from newfound_training.online.options import OnlineOptions
 from newfound_training.online.streams import Target
 from newfound_training.online.sweep import Streams
+from newfound_training.running.figures import pyplot, save_figure
 
 _COLOURS = {"batch": "tab:blue", "streaming": "tab:orange"}
 
@@ -40,7 +37,7 @@ def draw_streams(targets: Sequence[Target], options: OnlineOptions, path: Path) 
     axes[0, 0].legend(fontsize=7)
     figure.supxlabel("frames", fontsize=9)
     figure.supylabel("accuracy of the last frames, %", fontsize=9)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_changes(targets: Sequence[Target], options: OnlineOptions, path: Path) -> None:
@@ -70,7 +67,7 @@ def draw_changes(targets: Sequence[Target], options: OnlineOptions, path: Path) 
     axes[0, 0].legend(fontsize=7)
     axes[0, 0].set_ylabel("accuracy of the last frames, %", fontsize=9)
     figure.supxlabel("frames", fontsize=9)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_sweep(target: Target, streams: Streams, path: Path) -> None:
@@ -87,7 +84,7 @@ def draw_sweep(target: Target, streams: Streams, path: Path) -> None:
         panel.tick_params(labelsize=8)
         panel.legend(fontsize=7, ncols=2)
     axes[0].set_ylabel("accuracy of the last frames, %", fontsize=9)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _bounds(panel: Axes, target: Target) -> None:
@@ -107,9 +104,3 @@ _LABELS = {"source_only": "source only", "re_estimated": "re-estimated"}
 
 def _percent(points: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return points[0], 100 * points[1]
-
-
-def _save(figure: pyplot.Figure, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=90)
-    pyplot.close(figure)

@@ -5,12 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 
-matplotlib.use("Agg")
-from matplotlib import pyplot
-from matplotlib.figure import Figure
+from newfound_training.running.figures import pyplot, save_figure
 
 PANELS = {
     "closed_world_without_rejection": "closed world, no rejection",
@@ -35,7 +32,7 @@ def draw_steps(rows: Mapping[str, Sequence[Records]], path: Path) -> None:
     figure.legend(*handles, loc="outside upper center", ncols=len(rows), fontsize=8)
     figure.supxlabel("known classes", fontsize=9)
     figure.supylabel("%", fontsize=9)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _curve(panel: Any, name: str, runs: Sequence[Records], metric: str) -> None:
@@ -65,12 +62,4 @@ def draw_trade_off(rows: Mapping[str, Sequence[dict[str, Any]]], path: Path) -> 
     panel.set_xlabel("unknowns rejected, %")
     panel.set_ylabel("knowns named right, %")
     panel.legend(fontsize=8)
-    _save(figure, path)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.stem}.part.png")
-    figure.savefig(part, dpi=100)
-    pyplot.close(figure)
-    part.replace(path)
+    save_figure(figure, path)

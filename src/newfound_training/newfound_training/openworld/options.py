@@ -55,6 +55,12 @@ class TrainOpenWorldOptions(OpenWorldOptions):
     method: Literal["ncm", "nno", "deepnno", "bdoc"] = option("bdoc", "see docs/training.md")
     class_order: int = option(0, "number of the shuffling of the classes")
     set: tuple[str, ...] = option((), "options of the method or its training, as name=value")
+    memory_quality: int = option(0, "of remembered images as JPEG, 1 to 100; 0: exact, as PNG")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.memory_quality <= 100:
+            raise ConfigError(f"memory_quality must be 0 to 100, got {self.memory_quality}")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 
 from newfound_core.errors import ConfigError
@@ -82,7 +83,7 @@ class Training:
         _, rest = cut(self.backbone, self.options.frozen_stages)
         rest.load_state_dict(outcome.model.backbone.state_dict())
         model = OpenWorldModel(self.backbone, outcome.model.head, outcome.model.embedding).eval()
-        memory = image_memory(outcome.memory, self.groups)
+        memory = image_memory(outcome.memory, self.groups, self.options.memory_quality)
         checkpoint = save_model(
             self.run.out / "checkpoint",
             model,
@@ -143,8 +144,8 @@ def _report(record: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in record.items() if k not in ("confusion", "trade_off")}
 
 
-def image_memory(memory: Memory, groups: ImageGroups) -> Memory:
-    """The memory with images instead of maps."""
+def image_memory(memory: Memory, groups: ImageGroups, quality: int = 0) -> Memory:
+    """The memory with images instead of maps; as JPEG of a quality if that is not 0."""
     indices = {
         (label, groups.name(index)): index
         for label, members in groups.training.items()
@@ -153,11 +154,18 @@ def image_memory(memory: Memory, groups: ImageGroups) -> Memory:
 
     def as_image(sample: Sample) -> Sample:
         image = groups.pixels[indices[sample.label, sample.source]]
+        if quality:
+            return Sample(_jpeg(image, quality), sample.label, sample.source, sample.held_out)
         return Sample(image, sample.label, sample.source, sample.held_out)
 
     return Memory(
         memory.config, {k: [as_image(s) for s in memory.samples(k)] for k in memory.labels}
     )
+
+
+def _jpeg(image: np.ndarray, quality: int) -> bytes:
+    bgr = cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2BGR)
+    return cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, quality])[1].tobytes()
 
 
 COMMAND = Command(

@@ -5,12 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 
-matplotlib.use("Agg")
-from matplotlib import pyplot
-from matplotlib.figure import Figure
+from newfound_training.running.figures import pyplot, save_figure
 
 
 def draw_confusion(counts: np.ndarray, names: Sequence[str], path: Path) -> None:
@@ -27,7 +24,7 @@ def draw_confusion(counts: np.ndarray, names: Sequence[str], path: Path) -> None
     panel.set_yticks(range(len(names)), names, fontsize=8)
     panel.set_xlabel("predicted", fontsize=9)
     panel.set_ylabel("true", fontsize=9)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_weights(
@@ -52,7 +49,7 @@ def draw_weights(
     for panel, domain in zip(axes[0], domains, strict=True):
         panel.set_title(domain, fontsize=8)
     figure.supxlabel("weight of the source", fontsize=9)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_differences(result: Mapping[str, Any], path: Path) -> None:
@@ -76,10 +73,4 @@ def draw_differences(result: Mapping[str, Any], path: Path) -> None:
     panel.set_xticks(range(len(methods)), [result["methods"][m] for m in methods], fontsize=8)
     panel.set_ylabel("accuracy above BN, points", fontsize=9)
     panel.legend(title="target", fontsize=7, title_fontsize=8, loc="best")
-    _save(figure, path)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    save_figure(figure, path)

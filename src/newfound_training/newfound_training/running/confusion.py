@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which classes are taken for which others, as a figure."""
 
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from newfound_training.running.files import write_bytes
+from newfound_training.running.figures import pyplot, save_figure
 
 MOST_NAMES = 30  # with more classes, names would overlap
 MOST_NUMBERS = 12  # and so would numbers
@@ -36,10 +31,7 @@ def draw_confusions(
         panel.set_title(f"{title}: {100 * np.trace(matrix) / matrix.sum():.1f} %", fontsize=9)
     axes[0, 0].set_ylabel("true class", fontsize=9)
     figure.supxlabel("predicted class", fontsize=9)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=90, format="png")
-    pyplot.close(figure)
-    write_bytes(path, buffer.getvalue())
+    save_figure(figure, path)
 
 
 def _panel(panel: Axes, matrix: np.ndarray, names: Sequence[str]) -> None:

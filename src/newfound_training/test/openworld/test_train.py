@@ -19,8 +19,9 @@ PROTOCOL += ["--memory-size", "20"]
 
 def test_a_checkpoint_with_memory_comes_out(small_flags, tmp_path):
     flags = [*small_flags, *PROTOCOL, "--set", "epochs=2", "later_epochs=1"]
-    assert main(["train-openworld", *flags]) == 0
+    assert main(["train-openworld", *flags, "--memory-quality", "90"]) == 0
     out = tmp_path / "out"
+    assert {p.suffix for p in (out / "checkpoint/memory/images").iterdir()} == {".jpg"}
     result = json.loads((out / "result.json").read_text())
     loaded = load_model(out / "checkpoint", method="bdoc")
     assert list(loaded.labels) == result["classes"]

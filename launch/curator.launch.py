@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The curator, which asks what unknown objects are, for one camera or several.
+
+    ros2 launch newfound_bringup curator.launch.py cameras:=front,rear
+
+newfound.launch.py does the work, and has the arguments.
+"""
+
+from pathlib import Path
+
+from launch import LaunchDescription
+from launch.actions import IncludeLaunchDescription
+
+
+def generate_launch_description() -> LaunchDescription:
+    suite = str(Path(__file__).with_name("newfound.launch.py"))
+    return LaunchDescription(
+        [IncludeLaunchDescription(suite, launch_arguments={"nodes": "curator"}.items())]
+    )

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which simulated objects are taught, and films of the bench in which a robot meets others.
+
+The shipped models of the bench know `KNOWN`. Settings were chosen with `CHOICE` as unknown
+things; results are reported for `HELD_OUT`, which nothing was trained on or chosen by.
+
+A film is a folder in the format of `python -m newfound_sim generate detection`, its pictures in
+the order of time. `python -m tests.bench_films FOLDER` makes the films of `HELD_OUT`.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from newfound_sim import coco
+from newfound_sim.arranging import arrange
+from newfound_sim.dataset_request import stream
+from newfound_sim.exposing import millimetres
+from newfound_sim.illumination import named
+from newfound_sim.objects import CLASSES
+from newfound_sim.production import write_depth, write_jpeg, write_whole
+from newfound_sim.workbench import Bench, CameraPose, PlacedObject, render_bench
+
+KNOWN = (
+    "claw_hammer", "mallet", "combination_pliers", "needle_nose_pliers", "flat_screwdriver",
+    "stubby_screwdriver", "wrench", "scissors", "banana", "bottle", "can", "mug", "apple", "book",
+    "fork", "clamp",
+)  # fmt: skip
+CHOICE = ("bowl", "funnel", "pear", "padlock", "paint_brush", "marker")
+HELD_OUT = ("teapot", "tape_roll", "flashlight", "carrot", "ball", "light_bulb")
+FRAMES = 12  # of a film, each from another side
+PER_FILM = 3  # new things on one table, beside as many known ones
+WIDTH, HEIGHT, SAMPLES = 480, 360, 4
+_EYES = {
+    "meeting": ((-0.27, -0.40, 0.44), (0.27, -0.42, 0.47)),
+    "later": ((0.20, -0.38, 0.50), (-0.20, -0.44, 0.41)),
+}
+
+
+@dataclass(frozen=True)
+class Films:
+    """Films of the same new things: when they are met, and later, lying elsewhere."""
+
+    meeting: tuple[Path, ...]
+    later: tuple[Path, ...]  # in the second half the light has changed
+
+
+def make_films(folder: Path, strange: tuple[str, ...]) -> Films:
+    """Film what is missing; each table has a background of its own."""
+    found: dict[str, list[Path]] = {"meeting": [], "later": []}
+    for number, first in enumerate(range(0, len(strange), PER_FILM)):
+        for occasion, films in found.items():
+            films.append(folder / f"{occasion}_{number}")
+            if not (films[-1] / "annotations.json").exists():
+                _film(films[-1], occasion, number, strange[first : first + PER_FILM])
+    return Films(tuple(found["meeting"]), tuple(found["later"]))
+
+
+def _film(out: Path, occasion: str, number: int, new: tuple[str, ...]) -> None:
+    truths = []
+    for frame, (bench, pose) in enumerate(tqdm(_moments(occasion, number, new), out.name)):
+        size = {"width": WIDTH, "height": HEIGHT}
+        seen = render_bench(bench, "webcam", pose=pose, **size, samples=SAMPLES, seed=frame)
+        name = f"images/{frame:06d}.jpg"
+        write_depth(out / f"depth/{frame:06d}.png", millimetres(seen.depth))
+        write_jpeg(out / name, seen.rgb)
+        truths.append({"file_name": name, **size, "annotations": coco.annotations(seen)})
+    write_whole(out / "annotations.json", json.dumps(coco.dataset(CLASSES, truths)).encode())
+
+
+def _moments(
+    occasion: str, number: int, new: tuple[str, ...]
+) -> Iterator[tuple[Bench, CameraPose]]:
+    """The bench and the camera's place in each frame; the camera passes by."""
+    background = ("brown", "white")[number % 2]
+    bench = Bench(_things(occasion, number, new), named("artificial"), background, number)
+    changed = replace(bench, lighting=named("directed"))
+    begin, end = (np.array(eye) for eye in _EYES[occasion])
+    for frame in range(FRAMES):
+        x, y, z = begin + (end - begin) * frame / (FRAMES - 1)
+        dark = occasion == "later" and frame >= FRAMES // 2
+        yield changed if dark else bench, CameraPose((x, y, z), (0.0, 0.02, 0.0))
+
+
+def _things(occasion: str, number: int, new: tuple[str, ...]) -> tuple[PlacedObject, ...]:
+    """The new things, the same ones on both occasions, and any known ones; none overlap."""
+    rng = stream("bench", occasion, number, *new)
+    labels = [*new, *(str(label) for label in rng.choice(KNOWN, PER_FILM, replace=False))]
+    seeds = [int(stream("bench", label).integers(2**31)) for label in new]
+    seeds += [int(seed) for seed in rng.integers(2**31, size=PER_FILM)]
+    while len(placed := arrange(rng, labels, seeds)) < len(labels):
+        pass
+    return placed
+
+
+if __name__ == "__main__":
+    make_films(Path(sys.argv[1]), HELD_OUT)
