@@ -66,7 +66,7 @@ def story():
     seen = [
         *(Sighting(t, t, int(t), "teapot", "", "unknown") for t in (1.0, 2.0, 3.0)),
         *(Sighting(50 + t, t, int(t), "teapot", "teapot", "right") for t in (0.0, 1.0)),
-        Sighting(2.0, 2.0, 2, "mug", "mug", "right"),
+        *(Sighting(t, 2.0, 2, "mug", "mug", "right") for t in (2.0, 52.0)),
     ]
     return Story(
         "teapot", ["mug"], 0.0, 40.0, events, "confirmed", 8, seen, light(0.9, 0.4), shown, shown
@@ -106,6 +106,7 @@ def test_the_loop_is_closed_only_if_every_part_is_there(story):
         ),
         "the teapot is not recognised in most frames": replace(story, seen=story.seen[:3]),
         "the teapot was not unknown in most frames": replace(story, seen=story.seen[3:]),
+        "known things were not recognised in most frames": replace(story, seen=story.seen[:-1]),
         "adapting did not help in the new light": replace(story, lit=light(0.4, 0.4)),
     }
     for what, other in broken.items():

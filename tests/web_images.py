@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learning with images from the web, good and bad: `python -m tests.web_images --help`.
 
-Each class is learned by the shipped open-world model, as on the robot, from views of one instance
-(`crops`), and from these with images of other instances (`web`): all of them right, or a share of
-them of other classes, as they are or after the filter of `web_query`. It is then tested on
-instances that were neither.
+Each class is learned by the shipped open-world model, as on the robot, from crops of one instance,
+and from these with images of other instances: all of them right, or a share of them of other
+classes, as they are or after the filter of `web_query`. It is then tested on other pictures.
 
-`--views` is a folder of `python -m newfound_sim generate workbench`: number 0 of every domain are
-the crops, the others the test. `--web` is a folder with `<class>/*.jpg`. Writes `result.json`: for
-every condition and class the share of test images that are `recognised`, and what known classes
-`lost` on the held-out memory. Begun again, it goes on.
+`--crops` and `--test` are folders of `python -m newfound_sim generate detection` or of films of
+`tests.bench_films`, from which the objects are cut; `--web` is a folder with `<class>/*.jpg`.
+Writes `result.json`: for every condition and class the share of crops of each test folder that
+are `recognised`, and what known classes `lost` on the held-out memory. Begun again, it goes on.
 """
 
 import argparse
@@ -23,15 +22,19 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from newfound_core.detection.detector import Detector
+from newfound_core.detection.detector import Detector, DetectorConfig
+from newfound_core.detection.regions import crops_of
 from newfound_core.detection.whole_image import WholeImage
 from newfound_core.knowledge.contents import read_knowledge
 from newfound_core.open_world import job as jobs
+from newfound_training.detector.coco import read_pictures
+from newfound_training.detector.task import read_rgb
 from newfound_training.openworld.learn import finish_job
 from newfound_web.outliers import typical
 from newfound_web.vision import Vision
 from tests.harness import ROOT
 
+MARGIN = DetectorConfig().margin
 CONDITIONS = ("crops", "web", "noisy", "filtered")
 
 
@@ -55,7 +58,8 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--views", type=Path, required=True)
+    parser.add_argument("--crops", type=Path, required=True)
+    parser.add_argument("--test", type=Path, nargs="+", required=True)
     parser.add_argument("--web", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--checkpoint", type=Path, default=ROOT / "models/bench_bdoc")
@@ -67,7 +71,7 @@ def parse() -> argparse.Namespace:
 
 def material(arguments: argparse.Namespace, label: str, condition: str) -> dict[str, bytes]:
     """The images of a condition, by name."""
-    crops = [path.read_bytes() for path in views(arguments.views, label) if number(path) == 0]
+    crops = [encoded(crop) for crop in cut(arguments.crops, label)]
     web = web_images(arguments, label, condition) if condition != "crops" else []
     named = {f"crop_{n:03d}.jpg": image for n, image in enumerate(crops)}
     return named | {f"image_{n:03d}.jpg": image for n, image in enumerate(web)}
@@ -76,18 +80,17 @@ def material(arguments: argparse.Namespace, label: str, condition: str) -> dict[
 def web_images(arguments: argparse.Namespace, label: str, condition: str) -> list[bytes]:
     """What a search finds: with noise, some of it shows other classes."""
     right = sorted((arguments.web / label).glob("*.jpg"))
-    others = [c for c in arguments.classes if c != label]
     chosen = random.Random(label)
-    strangers = [p for c in others for p in sorted((arguments.web / c).glob("*.jpg"))]
+    strangers = sorted(p for p in arguments.web.glob("*/*.jpg") if p.parent.name != label)
     count = 0 if condition == "web" else round(arguments.noise * len(right))
     found = [*chosen.sample(right, len(right) - count), *chosen.sample(strangers, count)]
     images = [path.read_bytes() for path in found]
     if condition != "filtered":
         return images
     vision = Vision()
-    crop = next(path for path in views(arguments.views, label) if number(path) == 0)
+    crop = cut(arguments.crops, label)[0]
     features = np.stack([vision.features(decoded(image)) for image in images])
-    keep = typical(features, np.asarray(vision.features(decoded(crop.read_bytes()))))
+    keep = typical(features, np.asarray(vision.features(crop)))
     wrong = sum(kept for kept, path in zip(keep, found, strict=True) if path in strangers)
     print(f"the filter keeps {keep.sum()} of {len(keep)} images of {label}, {wrong} of them wrong")
     return [image for image, kept in zip(images, keep, strict=True) if kept]
@@ -105,36 +108,47 @@ def learn(arguments: argparse.Namespace, label: str, images: Mapping[str, bytes]
     assert result.learned, result.message
     known = [a for a in result.accuracy.values() if a.before is not None]
     lost = float(np.mean([(a.before or 0.0) - a.after for a in known]))
-    tested = [path for path in views(arguments.views, label) if number(path) > 0]
-    right = recognised(folder / jobs.CHECKPOINT_NAME, tested, label)
-    return {"images": len(images), "recognised": right, "lost": lost, "tested": len(tested)}
+    checkpoint = folder / jobs.CHECKPOINT_NAME
+    right = {test.name: recognised(checkpoint, cut(test, label), label) for test in arguments.test}
+    return {"images": len(images), "recognised": right, "lost": lost}
 
 
-def recognised(checkpoint: Path, tested: Sequence[Path], label: str) -> float:
-    """The share of pictures that are given the label."""
+def recognised(checkpoint: Path, tested: Sequence[np.ndarray], label: str) -> float:
+    """The share of crops that are given the label."""
     knowledge, detector = read_knowledge(checkpoint), Detector(WholeImage())
-    said = [detector.detect(decoded(p.read_bytes()), None, knowledge)[0].label for p in tested]
+    said = [detector.detect(crop, None, knowledge)[0].label for crop in tested]
     return said.count(label) / len(said)
 
 
-def table(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+def table(found: Mapping[str, Mapping[str, Mapping]]) -> str:
     """Means over the classes."""
-    lines = ["condition   recognised   known classes lost"]
+    lines = ["condition, then in percent: recognised in each test folder, lost by known classes"]
     for condition in CONDITIONS:
         values = list(found[condition].values())
-        right, lost = (np.mean([v[key] for v in values]) for key in ("recognised", "lost"))
-        lines.append(f"{condition:11} {100 * right:8.1f} %   {100 * lost:8.1f} points")
+        shares = [
+            np.mean([v["recognised"][test] for v in values]) for test in values[0]["recognised"]
+        ]
+        lost = np.mean([v["lost"] for v in values])
+        numbers = "   ".join(f"{100 * share:5.1f}" for share in (*shares, lost))
+        lines.append(f"{condition:9} {numbers}")
     return "\n".join(lines)
 
 
-def views(folder: Path, label: str) -> list[Path]:
-    """All pictures of a class, of every domain."""
-    return sorted(folder.glob(f"*/{label}/*.jpg"))
+def cut(folder: Path, label: str) -> list[np.ndarray]:
+    """Everything of a class in the pictures of a folder, as the detector cuts it."""
+    return [
+        crop
+        for picture in read_pictures(folder)
+        if label in picture.labels
+        for crop in crops_of(
+            read_rgb(picture), picture.boxes[[name == label for name in picture.labels]], MARGIN
+        )
+    ]
 
 
-def number(path: Path) -> int:
-    """Of the instance."""
-    return int(path.stem)
+def encoded(pixels: np.ndarray) -> bytes:
+    """As a JPEG file."""
+    return cv2.imencode(".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1].tobytes()
 
 
 def decoded(image: bytes) -> np.ndarray:

@@ -11,6 +11,7 @@ from scripts.demo.witness import DemoError, Witness
 
 _Ask = ConfirmLabel.Request
 _MOST_TRIES = 2  # at learning one object
+_THINKING = 20.0  # s; meanwhile the robot sees more of the thing
 
 
 class Person:
@@ -20,6 +21,7 @@ class Person:
         self._witness, self._say = witness, say
         self._known = {known.label for known in witness.knowledge[0].message.classes}
         self._asked: dict[str, int] = {}
+        self._since: dict[str, float] = {}  # when a question was first heard
         self.decided: dict[str, tuple[float, str]] = {}  # when, and what was said, by label
 
     def attend(self) -> None:
@@ -31,8 +33,9 @@ class Person:
                 self._answer(proposal)
 
     def _answer(self, proposal: LabelProposal) -> None:
+        since = self._since.setdefault(proposal.unknown_id, self._witness.now())
         truth = self._truth(proposal.unknown_id)
-        if truth is None:
+        if truth is None or self._witness.now() < since + _THINKING:
             return
         self._asked[proposal.unknown_id] = self._asked.get(proposal.unknown_id, 0) + 1
         if self._asked[proposal.unknown_id] > _MOST_TRIES:

@@ -63,7 +63,9 @@ class Story:
         """What is not as it should be; empty when the loop closed and the light was followed."""
         shares, adapting, frozen = self.shares(), *map(self.lit.accuracy, (ADAPTING, FROZEN))
         steps = ("unknown", "asked", "decided", "fetched", "learning", "learned", "recognised")
+        kept = min(shares["known_right_before"], shares["known_right_after"])
         checks = {f"the {self.new} was never {step}": step in self.events for step in steps} | {
+            "known things were not recognised in most frames": kept > MOST,
             f"the {self.new} was not unknown in most frames": shares["unknown_before"] > MOST,
             f"the {self.new} is not recognised in most frames": shares["recognised_after"] > MOST,
             "no image was fetched": self.images > 0,

@@ -123,3 +123,18 @@ def test_the_thread_steps_back_where_cores_are_few(make):
     adaptation.do(ask)
     eventually(lambda: seen)
     assert seen == [min(19, base + NICENESS)]
+
+
+def test_updates_are_computed_without_a_team_and_the_frames_keep_theirs(make):
+    usual, counts = torch.get_num_threads(), []
+    torch.set_num_threads(3)
+    try:
+        adaptation = make()
+        adaptation.do(lambda: counts.append(torch.get_num_threads()))
+        eventually(lambda: counts)
+        frames = threading.Thread(target=lambda: counts.append(torch.get_num_threads()))
+        frames.start()
+        frames.join()
+        assert [*counts, torch.get_num_threads()] == [1, 3, 3]
+    finally:
+        torch.set_num_threads(usual)

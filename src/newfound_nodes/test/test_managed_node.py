@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a subclass decides about its outputs and its configuration."""
 
+import threading
 from typing import ClassVar
 
 from std_msgs.msg import Header
@@ -19,6 +20,7 @@ class Driver(ManagedNode):
         return {"beat": (Header, "heart/beat", 10), **super().outputs()}
 
     def load(self) -> None:
+        self.loader = threading.current_thread()
         if self.param("fail"):
             raise LoadError("the wire is loose: plug it in")
 
@@ -47,3 +49,9 @@ def test_a_load_error_is_one_line_in_the_log(ros, capfd):
     assert "Traceback" not in told
     assert ros.set("/driver", fail=False).successful
     assert ros.change("/driver", "configure")
+
+
+def test_the_thread_that_loads_has_ended_before_the_node_is_active(ros):
+    """With it end the threads that OpenMP gave it for the model's first pass."""
+    node = ros.started(Driver)
+    assert not node.loader.is_alive()

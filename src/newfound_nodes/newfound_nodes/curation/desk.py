@@ -12,21 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from newfound_core.knowledge.labels import problem_with_label
 from newfound_nodes.curation import proposal as proposals
+from newfound_nodes.curation.decision import RefusedError, label_of
 from newfound_nodes.curation.proposal import Answer, Phase, Proposal, Rules
 from newfound_nodes.curation.proposal_store import FINISHED_KEPT, ProposalStore, is_id
 
 # Phases in which a service has to be asked; one request of a kind at a time.
 STEPS: tuple[Phase, ...] = ("asking", "fetching", "submitting", "learning", "dismissing")
-
-
-class RefusedError(Exception):
-    """A decision that cannot be taken; `code` is the name of a RESULT_ constant."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 @dataclass(frozen=True)
@@ -160,7 +152,7 @@ class Desk:
             if decision == "dismiss":
                 after = proposals.dismissed(present)
             else:
-                label = _label(present, decision, label)
+                label = label_of(present, decision, label)
                 after = proposals.decided(present, label, "person", self.rules)
             try:
                 self._put(after)
@@ -272,20 +264,3 @@ class Desk:
             with suppress(OSError):
                 self._store.remove(old.id)
             del self._proposals[old.id]
-
-
-def _label(present: Proposal, decision: str, label: str) -> str:
-    """What a person says that it is; raises RefusedError."""
-    if decision == "confirm":
-        if not present.candidates:
-            reason = "no label is proposed: give one with DECISION_CORRECT"
-            raise RefusedError("INVALID_LABEL", reason)
-        proposed = present.candidates[0].label
-        if label not in ("", proposed):
-            reason = f"{proposed!r} is proposed: give another label with DECISION_CORRECT"
-            raise RefusedError("INVALID_DECISION", reason)
-        label = proposed
-    problem = problem_with_label(label)
-    if problem:
-        raise RefusedError("INVALID_LABEL", problem)
-    return label

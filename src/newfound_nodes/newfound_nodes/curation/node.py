@@ -17,7 +17,8 @@ from newfound_core.knowledge.errors import KnowledgeError
 from newfound_msgs import msg
 from newfound_msgs.srv import ConfirmLabel
 from newfound_nodes.curation.answers import absent, answer_from
-from newfound_nodes.curation.desk import Desk, Patience, RefusedError
+from newfound_nodes.curation.decision import RefusedError
+from newfound_nodes.curation.desk import Desk, Patience
 from newfound_nodes.curation.messages import proposal_message, proposals_message
 from newfound_nodes.curation.parameters import PARAMETERS
 from newfound_nodes.curation.proposal import Phase, Proposal, Rules

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from newfound_core.knowledge.errors import LockedError
-from newfound_nodes.curation.desk import Desk, Patience, RefusedError
+from newfound_nodes.curation.decision import RefusedError
+from newfound_nodes.curation.desk import Desk, Patience
 from newfound_nodes.curation.proposal import Answer, Candidate, Rules
 
 FOUND = Answer("done", candidates=[Candidate("teapot", 0.8, "library")])
