@@ -8,6 +8,7 @@ Hoped for: flat within 10 %, from 10 to 1,000 classes and from 0 to 100 unknown 
 
 import statistics
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from newfound_core.detection.crops import keep_best
 from newfound_core.detection.depth_relief import DepthRelief
 from newfound_core.detection.detector import Detector
+from newfound_core.detection.unknown_object import UnknownObject
 from newfound_core.detection.unknowns import View
 from newfound_core.knowledge.contents import Knowledge
 from newfound_nodes.open_world.mind import Listener, Mind, MindConfig
@@ -53,7 +56,8 @@ def use_classes(mind: Mind, count: int) -> None:
         scaled = torch.nn.functional.normalize(means) * now.knowledge.model.embedding.scale
         labels = torch.arange(len(head.labels) - len(new), len(head.labels))
         head.refit([(scaled, labels)], features_changed=False)
-    loaded = replace(now.knowledge.loaded, labels=tuple(head.labels))
+    loaded = now.knowledge.loaded
+    loaded = replace(loaded, metadata=replace(loaded.metadata, labels=tuple(head.labels)))
     knowledge = Knowledge(loaded, now.knowledge.exemplars, now.knowledge.memory_limit)
     mind.keeper.now = replace(now, knowledge=knowledge)
 
@@ -63,8 +67,7 @@ def meet(mind: Mind, count: int, shot: Shot) -> None:
     crop = shot.rgb[:96, :96]
     generator = np.random.default_rng(count)
     unknowns = mind._unknowns
-    look = mind.see(shot.rgb, None, View(0, "camera", 640, 480))  # nothing found, all set up
-    del look
+    mind.see(shot.rgb, None, View(0, "camera", 640, 480))  # finds nothing, sets everything up
     dimension = mind.keeper.now.knowledge.model.head.dimension
     for number in range(count):
         entry = unknown_entry(f"u{number:012x}", crop)
@@ -73,13 +76,8 @@ def meet(mind: Mind, count: int, shot: Shot) -> None:
         unknowns._looks[entry.id] = away / np.linalg.norm(away)
 
 
-def unknown_entry(name: str, crop: np.ndarray):
+def unknown_entry(name: str, crop: np.ndarray) -> UnknownObject:
     """An unknown object that was seen now and then."""
-    import time
-
-    from newfound_core.detection.crops import keep_best
-    from newfound_core.detection.unknown_object import UnknownObject
-
     crops = keep_best((), crop, 0.5, 0, count=24, gap=3)
     return UnknownObject(
         id=name, state="waiting", sightings=9, first_seen=0, last_seen=0, seen_at=time.time(),
