@@ -28,16 +28,11 @@ class Inputs:
         vary: Vary | None = None,
         generator: np.random.Generator | None = None,
     ) -> Tensor:
-        """Return samples as one tensor [N, 3, H, W], varied if asked for.
-
-        Channels last in memory: a small network trains on it half as fast again on a CPU.
-        """
+        """Return samples as one tensor [N, 3, H, W], varied if asked for."""
         images = (sample.pixels() for sample in samples)
         if vary is None or generator is None:
-            inputs = torch.stack([self.prepare(image) for image in images])
-        else:
-            inputs = torch.stack([vary(image, generator) for image in images])
-        return inputs.contiguous(memory_format=torch.channels_last)
+            return torch.stack([self.prepare(image) for image in images])
+        return torch.stack([vary(image, generator) for image in images])
 
 
 def chunks(samples: Sequence[Sample], size: int) -> Iterator[Sequence[Sample]]:
