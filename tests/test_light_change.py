@@ -13,10 +13,10 @@ def test_accuracy_recovers_with_adaptation_and_not_without(tmp_path):
     """The real nodes and the simulated camera in a process of their own, over DDS."""
     checkpoint = gratings.train(tmp_path / "model")
     full = gratings.pictures(tmp_path / "full", 150, seed=1, dim=False)
-    dim = gratings.pictures(tmp_path / "dim", 150, seed=2, dim=True)
+    dim = gratings.pictures(tmp_path / "dim", 200, seed=2, dim=True)
     clip = make_clip(tmp_path / "clip", [*lit(full, "full_lamp"), *lit(dim, "dim_lamp")])
     quick = {"frames_per_update": 5, "momentum": 0.2}
-    moments = watch(clip, checkpoint, rate=15.0, **quick)
+    moments = watch(clip, checkpoint, rate=10.0, **quick)
     assert len(moments) > 200
     result = measure(moments, "full_lamp", window=40)
     adapting, frozen = result["adapting"], result["frozen"]
