@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor
-from torchvision.ops import roi_align
 
 from newfound_core.backbones import Backbone
 from newfound_core.detection.boxes import square_around
@@ -45,6 +44,8 @@ def pooled_features(
     loaded: LoadedModel, rgb: np.ndarray, boxes: np.ndarray, size: int = 640
 ) -> Tensor:
     """Features of boxes from one map of the whole image, [N, D]; cheaper and less accurate."""
+    from torchvision.ops import roi_align  # slow to import, and nodes do without
+
     backbone = loaded.model.backbone
     assert isinstance(backbone, Backbone)
     height, width = rgb.shape[:2]
