@@ -10,7 +10,6 @@ A graph takes prepared images [N, 3, H, W], N free, H and W fixed, and gives
 
 import copy
 import io
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from newfound_core.atomic_file import write_bytes
 from newfound_core.errors import ConfigError, ExportError, ExportToolsError
 from newfound_core.open_world.model import OpenWorldModel
 
@@ -95,7 +95,7 @@ def save_program(
     difference = _check(program.module(), graph, example, tolerance, "the torch.export program")
     buffer = io.BytesIO()
     torch.export.save(program, buffer)
-    _write(path, buffer.getvalue())
+    write_bytes(path, buffer.getvalue())
     return ExportReport(path, (INPUT_NAME,), graph.names, difference, path.stat().st_size)
 
 
@@ -116,7 +116,7 @@ def export_onnx(
     content = _to_onnx(_trace(graph, example), graph.names)
     run = _onnx_runtime(content, graph.names)
     difference = _check(run, graph, example, tolerance, "ONNX Runtime")
-    _write(path, content)
+    write_bytes(path, content)
     return ExportReport(path, (INPUT_NAME,), graph.names, difference, len(content))
 
 
@@ -210,20 +210,6 @@ def _check_example(example: Tensor) -> Tensor:
 
 def _single_name(model: nn.Module) -> str:
     return "embedding" if isinstance(model, OpenWorldModel) else "logits"
-
-
-def _write(path: Path, content: bytes) -> None:
-    """In one step: a reader sees the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part{os.getpid()}")
-    try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _tools_error(error: Exception) -> ExportToolsError:

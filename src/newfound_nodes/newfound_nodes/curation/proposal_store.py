@@ -7,13 +7,12 @@
 """
 
 import json
-import os
 import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
-from newfound_core.atomic_directory import flush
+from newfound_core.atomic_file import LEFT_OVER, write_bytes
 from newfound_core.knowledge.folder_lock import FolderLock
 from newfound_nodes.curation.proposal import Candidate, Phase, Proposal
 
@@ -41,7 +40,7 @@ class ProposalStore:
 
     def load(self) -> tuple[list[Proposal], list[str]]:
         """All proposals, oldest first, and a sentence about each that cannot be read."""
-        for left_over in self.folder.glob("*.new"):
+        for left_over in self.folder.glob(LEFT_OVER):
             left_over.unlink()
         found, complaints = [], []
         for path in self.folder.glob("*.json"):
@@ -57,13 +56,13 @@ class ProposalStore:
         """Write it; raises OSError if the disk refuses, and then the old one is still there."""
         values = {"format": FORMAT, **asdict(proposal)}
         text = json.dumps(values, indent=1, ensure_ascii=False)
-        _write(self._path(proposal.id, "json"), text.encode())
+        write_bytes(self._path(proposal.id, "json"), text.encode())
         if not proposal.open:
             self._path(proposal.id, "jpg").unlink(missing_ok=True)
 
     def save_crop(self, unknown_id: str, image: bytes) -> None:
         """Keep the view that providers are asked about; raises OSError."""
-        _write(self._path(unknown_id, "jpg"), image)
+        write_bytes(self._path(unknown_id, "jpg"), image)
 
     def crop(self, unknown_id: str) -> bytes:
         """That view; empty if there is none."""
@@ -90,17 +89,3 @@ def _proposal(path: Path) -> Proposal:
         raise ValueError(f"the phase is {values['phase']!r}")
     candidates = tuple(Candidate(**candidate) for candidate in values["candidates"])
     return Proposal(**values | {"candidates": candidates, "files": tuple(values["files"])})
-
-
-def _write(path: Path, content: bytes) -> None:
-    aside = path.with_name(f"{path.name}.new")
-    try:
-        with aside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except OSError:
-        aside.unlink(missing_ok=True)
-        raise
-    flush(path.parent)

@@ -8,7 +8,7 @@ PARAMETERS = (
         "checkpoint",
         "bench_bdoc",
         "Open-world model, a folder or the name of a shipped one: the first version of the "
-        "knowledge. Of no account where there is knowledge already.",
+        "knowledge. Not read where there is knowledge already, but it must be there.",
     ),
     Parameter(
         "knowledge_base",

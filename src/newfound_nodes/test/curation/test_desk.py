@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from newfound_core.atomic_file import LEFT_OVER
 from newfound_core.knowledge.errors import LockedError
 from newfound_nodes.curation.decision import RefusedError
 from newfound_nodes.curation.desk import Desk, Patience
@@ -261,12 +262,12 @@ def test_a_damaged_file_is_set_aside_and_reported(office):
     for name in ("u1", "u2"):
         office.desk.announced(name, b"crop")
     (office.folder / "u1.json").write_text('{"format": 1, "id": ')
-    (office.folder / "u3.json.new").write_text("left by a crash")
+    (office.folder / ".u3.json.part1").write_text("left by a crash")
     desk = office.restart()
     assert [p.id for p in desk.all()] == ["u2"]
     assert "u1 is damaged" in desk.complaints[0]
     assert (office.folder / "u1.damaged").exists()
-    assert not list(office.folder.glob("*.new"))
+    assert not list(office.folder.glob(LEFT_OVER))
 
 
 def test_a_second_desk_on_the_same_folder_refuses(office):

@@ -15,13 +15,13 @@ import cv2
 import numpy as np
 from tqdm import tqdm
 
+from newfound_core.atomic_file import write_bytes
 from newfound_core.detection.boxes import areas
 from newfound_core.detection.regions import crops_of
 from newfound_core.errors import ConfigError, DataError
 from newfound_training.detector.coco import Picture, read_pictures
 from newfound_training.detector.task import read_rgb
 from newfound_training.running.command import Command
-from newfound_training.running.files import write_bytes
 from newfound_training.running.options import RunOptions, option
 from newfound_training.running.run import Run
 

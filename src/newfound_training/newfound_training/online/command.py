@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from newfound_core.atomic_file import write_bytes
 from newfound_core.errors import ConfigError
 from newfound_training.online.conditions import by_changes, changes_markdown, only_changed
 from newfound_training.online.experiment import Experiment
@@ -15,7 +16,7 @@ from newfound_training.online.sweep import summary, sweep_streams
 from newfound_training.online.table import average_of, confusions, markdown, row_of
 from newfound_training.running.command import Command
 from newfound_training.running.confusion import draw_confusions
-from newfound_training.running.files import read_json, write_bytes
+from newfound_training.running.files import read_json
 from newfound_training.running.run import Run
 
 _log = logging.getLogger(__name__)

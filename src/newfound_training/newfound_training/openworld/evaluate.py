@@ -4,6 +4,7 @@
 import logging
 from typing import Any
 
+from newfound_core.atomic_file import write_bytes
 from newfound_core.errors import ConfigError
 from newfound_training.openworld.cells import Cell, Cells
 from newfound_training.openworld.figures import draw_steps, draw_trade_off
@@ -19,7 +20,6 @@ from newfound_training.openworld.table import (
     summary,
 )
 from newfound_training.running.command import Command
-from newfound_training.running.files import write_bytes
 from newfound_training.running.run import Run
 
 BASELINE = "ncm"

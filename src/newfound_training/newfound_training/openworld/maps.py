@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from newfound_core.atomic_file import write_bytes
 from newfound_core.augmentation import Augmentation
 from newfound_core.preprocessing import Preprocessing
 from newfound_training.data.pixels import cache_root
-from newfound_training.running.files import write_bytes
 
 FORMAT = 1
 PLAIN, JITTERED = 0, 1  # positions among the variants of an image; random crops follow

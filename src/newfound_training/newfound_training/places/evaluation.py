@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from newfound_core.atomic_file import write_bytes
 from newfound_core.errors import ConfigError
 from newfound_training.places.cells import Cells
 from newfound_training.places.command import open_place_images
@@ -16,7 +17,6 @@ from newfound_training.places.figures import draw_differences, draw_weights
 from newfound_training.places.table import accuracy_of, markdown, rows_of, summary
 from newfound_training.places.task import PlaceData
 from newfound_training.running.command import Command
-from newfound_training.running.files import write_bytes
 from newfound_training.running.run import Run
 
 _log = logging.getLogger(__name__)

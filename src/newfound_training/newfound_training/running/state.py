@@ -15,9 +15,9 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from newfound_core.atomic_file import write_bytes
 from newfound_core.errors import CheckpointError
 from newfound_core.tensors import load_into
-from newfound_training.running.files import write_bytes
 
 STATE_NAME = "state.safetensors"
 _MODEL, _OPTIMIZER = "model.", "optimizer."
