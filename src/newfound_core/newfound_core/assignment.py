@@ -12,13 +12,27 @@ two passes of the same model in two threads can see each other's assignment.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from newfound_core.errors import DataError
+
+
+class Affine(NamedTuple):
+    """One mixture of a layer's domains, as the kernel of plain batch normalisation takes it."""
+
+    scale: Tensor
+    shift: Tensor
+    mean: Tensor  # nil
+    variance: Tensor  # one
+
+
+Mixed = Mapping[nn.Module, Affine]
+_NOTHING: Mixed = MappingProxyType({})
 
 
 class AssignmentContext:
@@ -36,20 +50,25 @@ class AssignmentContext:
         """The weights in force in this thread, or None outside of `use`."""
         return getattr(self._local, "weights", None)
 
+    @property
+    def mixed(self) -> Mixed:
+        """What the weights in force come to, for the layers for which it is known already."""
+        return getattr(self._local, "mixed", _NOTHING)
+
     @contextmanager
-    def use(self, weights: Tensor) -> Iterator[None]:
+    def use(self, weights: Tensor, mixed: Mixed = _NOTHING) -> Iterator[None]:
         """Let `weights` hold for every layer that runs inside the `with` block."""
         if weights.dim() not in (1, 2) or not weights.is_floating_point():
             raise DataError(
                 f"a domain assignment is a float tensor [images, domains] or [domains], "
                 f"got {weights.dtype} {list(weights.shape)}"
             )
-        before = self.weights
-        self._local.weights = weights
+        before = self.weights, self.mixed
+        self._local.weights, self._local.mixed = weights, mixed
         try:
             yield
         finally:
-            self._local.weights = before
+            self._local.weights, self._local.mixed = before
 
     def required(self, images: int, domains: int) -> Tensor:
         """The weights in force, checked against what a layer with `domains` domains needs."""

@@ -11,7 +11,6 @@ the mean and variance of each image and channel, and the result is one scale and
 per image and channel: the cost does not grow with k.
 """
 
-import operator
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -111,7 +110,6 @@ class DomainBatchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(domains, features))
         # How sums over the batch are completed where several processes share it; see `Total`.
         self.total: Total | None = None
-        self._table = _AffineTable()
 
     running_mean: Tensor
     running_var: Tensor
@@ -130,9 +128,10 @@ class DomainBatchNorm(nn.Module):
         weights = self.assignment.required(x.shape[0], self.domains)
         if self.training:
             return self._train(x, weights.expand(x.shape[0], -1))
-        one_row = weights.dim() == 1 or (x.shape[0] == 1 and not torch.compiler.is_exporting())
-        if one_row and not torch.is_grad_enabled() and weights.dtype == x.dtype == torch.float32:
-            return self._table.normalize(x, weights if weights.dim() == 1 else weights[0], self)
+        mixed = self.assignment.mixed.get(self)
+        if mixed is not None and mixed.scale.dtype == x.dtype:
+            # Not through `functional`, whose checks a layer of a small network feels.
+            return torch.batch_norm(x, *mixed, False, 0.0, 0.0, False)
         return self._normalize(x, weights, self.running_mean, self.running_var)
 
     def _plain(self, x: Tensor) -> Tensor:
@@ -214,54 +213,3 @@ class DomainBatchNormAct2d(DomainBatchNorm2d):
     def forward(self, x: Tensor) -> Tensor:
         """Normalise, then activate."""
         return self.act(self.drop(super().forward(x)))
-
-
-class _AffineTable:
-    """The scale and shift of every domain, kept between frames while nothing changes.
-
-    Inference on a video mixes the same k rows for every frame: one small matrix product per
-    layer, then the kernel of plain batch normalisation. An in-place change or replacement of
-    any of the tensors behind the rows is noticed by identity and version.
-    """
-
-    def __init__(self) -> None:
-        # (tensors, their versions, rows): one tuple, so that another thread sees all or none.
-        self._cache: tuple[list[Tensor], list[int], _Rows] | None = None
-
-    def normalize(self, x: Tensor, weights: Tensor, layer: DomainBatchNorm) -> Tensor:
-        """Normalise `x` by the mixture `weights` [k] of the layer's domains."""
-        rows = self._current(layer)
-        scale, shift = torch.mv(rows.table, weights).chunk(2)
-        # Plain batch normalisation with mean 0, variance 1, gamma = scale and beta = shift.
-        # Not through `functional`, whose checks a layer of a small network feels.
-        return torch.batch_norm(x, scale, shift, rows.zeros, rows.ones, False, 0.0, 0.0, False)
-
-    def _current(self, layer: DomainBatchNorm) -> "_Rows":
-        tensors = [layer.running_mean, layer.running_var]
-        if layer.weight is not None and layer.bias is not None:
-            tensors += [layer.weight, layer.bias]
-        try:
-            versions = [t._version for t in tensors]
-        except RuntimeError:  # made in inference mode: no version to compare
-            return _rows(layer)
-        cache = self._cache
-        if cache is None or cache[1] != versions or not all(map(operator.is_, cache[0], tensors)):
-            cache = self._cache = (tensors, versions, _rows(layer))
-        return cache[2]
-
-    def __deepcopy__(self, memo: dict[int, object]) -> "_AffineTable":
-        return _AffineTable()  # versions of the originals say nothing about the copies
-
-
-class _Rows(NamedTuple):
-    table: Tensor  # [2 C, k], scale and shift of each domain
-    zeros: Tensor  # [C]
-    ones: Tensor  # [C]
-
-
-def _rows(layer: DomainBatchNorm) -> _Rows:
-    mean, variance = layer.running_mean, layer.running_var
-    one_domain_each = torch.eye(layer.domains, dtype=mean.dtype, device=mean.device)
-    table = torch.cat(layer.scale_and_shift(one_domain_each, mean, variance), 1)
-    # Transposed but not copied: the product is twice as fast on columns.
-    return _Rows(table.T, torch.zeros_like(mean[0]), torch.ones_like(mean[0]))

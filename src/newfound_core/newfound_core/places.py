@@ -24,6 +24,7 @@ from newfound_core.domain_branch import (
     assignment_from,
     check_softening,
 )
+from newfound_core.domain_mixture import DomainMixture
 from newfound_core.errors import ConfigError, DataError
 
 
@@ -112,15 +113,22 @@ class WbnClassifier(PlaceClassifier):
             setattr(backbone.stages, name, new)
         backbone.head = convert_batchnorm(backbone.head, domains, self.assignment)
         self.branch = DomainBranch.of(backbone, domains, self.config.branch_reduction)
+        self._mixture = DomainMixture(backbone)
 
     def forward(self, images: Tensor, domains: Tensor | None = None) -> PlaceOutput:
         """Logits of the places, normalised by the image's mixture of domains."""
         early = self.backbone.early_features(images)
         domain_logits = self.branch(early)
         weights = self._weights(domain_logits, domains)
-        with self.assignment.use(weights):
+        mixed = self._mixture.of(weights[0]) if self._serves(images) else {}
+        with self.assignment.use(weights, mixed):
             features = self.backbone.from_early(early)
         return PlaceOutput(self.classifier(features), domain_logits, weights)
+
+    def _serves(self, images: Tensor) -> bool:
+        """Whether this is one image of a stream; a traced graph must hold for any number."""
+        traced = torch.compiler.is_compiling()
+        return not (traced or self.training or torch.is_grad_enabled()) and len(images) == 1
 
     def _weights(self, domain_logits: Tensor, domains: Tensor | None) -> Tensor:
         if not self.training:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The equations of the layer against NumPy in double precision and against torch's BatchNorm."""
 
-import copy
 import threading
 
 import numpy as np
@@ -252,35 +251,6 @@ def test_a_non_finite_batch_does_not_enter_the_running_statistics():
     assert layer.running_mean.isfinite().all()
     assert layer.running_var.isfinite().all()
     assert torch.equal(layer.running_mean[:, 0], torch.zeros(2))
-
-
-@pytest.mark.parametrize("change", ["in place", "replaced", "loaded", "gamma", "trained"])
-def test_inference_notices_every_change_of_statistics_and_parameters(change):
-    layer = layer_with_random_state(domains=2).eval()
-    other = copy.deepcopy(layer)
-    with torch.no_grad():
-        other.running_mean += 1
-    x, w = torch.randn(1, 3, 4, 4, dtype=torch.float64), soft_weights(1, 2)
-    with torch.inference_mode(), layer.assignment.use(w):
-        before = layer(x)
-        if change == "in place":
-            layer.running_mean.add_(1)
-        elif change == "gamma":
-            layer.weight.mul_(2)
-    if change == "replaced":
-        layer.running_mean = layer.running_mean + 1
-    elif change == "loaded":
-        layer.load_state_dict(other.state_dict())
-    elif change == "trained":
-        with layer.assignment.use(soft_weights(4, 2)):
-            layer.train()(torch.randn(4, 3, 4, 4, dtype=torch.float64))
-        layer.eval()
-    with layer.assignment.use(w):
-        expected = layer(x)  # with gradients: nothing is kept
-        with torch.inference_mode():
-            after = layer(x)
-    torch.testing.assert_close(after, expected.detach())
-    assert not torch.allclose(after, before)
 
 
 def test_two_threads_run_one_model_with_their_own_assignments():
