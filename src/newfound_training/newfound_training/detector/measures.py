@@ -42,9 +42,9 @@ def measure(scenes: Sequence[Scene], known: Sequence[str]) -> dict[str, Any]:
     precision = {c: average_precision(scenes, c) for c in known if c in classes}
     return {
         "objects": {"known": sum(of_known.values()), "unknown": sum(of_unknown.values())},
-        "recall": _share(of_known, of_unknown, missed=False),
-        "known_recall": _share(of_known, missed=False),
-        "unknown_class_recall": _share(of_unknown, missed=False),
+        "recall": _found(of_known, of_unknown),
+        "known_recall": _found(of_known),
+        "unknown_class_recall": _found(of_unknown),
         "known_map": float(np.mean(list(precision.values()))) if precision else None,
         "known_named_right": _of_all(of_known, "right"),
         "known_called_unknown": _of_all(of_known, "unknown"),
@@ -133,7 +133,7 @@ def _of_all(counts: dict[str, int], outcome: str) -> float | None:
     return counts[outcome] / total if total else None
 
 
-def _share(*groups: dict[str, int], missed: bool) -> float | None:
+def _found(*groups: dict[str, int]) -> float | None:
     total = sum(sum(group.values()) for group in groups)
-    lost = sum(group["missed"] for group in groups)
-    return (lost if missed else total - lost) / total if total else None
+    missed = sum(group["missed"] for group in groups)
+    return (total - missed) / total if total else None
