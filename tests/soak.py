@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does the adaptive classifier stay as it is? `python -m tests.soak --minutes 30 --out DIR`.
 
-Runs the node in a process of its own on images at 15 Hz, adaptation on, and notes its memory
-and latency. Writes `soak.json` (samples: seconds, memory_mb, latency_ms, answers; and a summary:
-images sent, answers, growth of memory from the second tenth to the last, slope of the latency)
-and `soak.png`.
+Runs the node in a process of its own on images at 15 Hz, adaptation on, and notes its memory,
+its latency and the processor time that an answer costs, which other work on the machine hardly
+touches. Writes `soak.json` (samples: seconds, memory_mb, latency_ms, processor_ms, answers; and a
+summary: images sent, answers, growth of memory from the second tenth to the last, latency and
+processor time in both, slope of the latency) and `soak.png`.
 """
 
 import argparse
@@ -71,14 +72,18 @@ def soak(
         eventually(lambda: answers[0] > 20, "the node answers", patience=120)
         watched, begin = psutil.Process(process.pid), time.monotonic()
         sent, answered = film.sent, answers[0]
+        used, counted = processor_seconds(watched), answers[0]
         while time.monotonic() - begin < seconds:
             time.sleep(every)
             latencies, fresh[:] = list(fresh), []
+            before, used = used, processor_seconds(watched)
+            earlier, counted = counted, answers[0]
             samples.append({
                 "seconds": time.monotonic() - begin,
                 "memory_mb": watched.memory_info().rss / 1e6,
                 "latency_ms": statistics.median(latencies) if latencies else float("nan"),
-                "answers": answers[0] - answered,
+                "processor_ms": 1e3 * (used - before) / max(1, counted - earlier),
+                "answers": counted - answered,
             })  # fmt: skip
         sent = film.sent - sent
     finally:
@@ -86,6 +91,12 @@ def soak(
             film.close()
         harness.close()
     return {"summary": summary(samples, sent), "samples": samples}
+
+
+def processor_seconds(process: psutil.Process) -> float:
+    """What all threads of the process have used."""
+    times = process.cpu_times()
+    return times.user + times.system
 
 
 def summary(samples: list[dict], sent: int) -> dict:
@@ -102,6 +113,8 @@ def summary(samples: list[dict], sent: int) -> dict:
         "memory_growth_mb": mean(late, "memory_mb") - mean(early, "memory_mb"),
         "latency_early_ms": mean(early, "latency_ms"),
         "latency_late_ms": mean(late, "latency_ms"),
+        "processor_early_ms": mean(early, "processor_ms"),
+        "processor_late_ms": mean(late, "processor_ms"),
         "latency_slope_ms_per_hour": slope,
     }
 
@@ -111,17 +124,20 @@ def mean(samples: list[dict], key: str) -> float:
 
 
 def draw(samples: list[dict], file: Path) -> None:
-    """Memory and latency over time."""
+    """Memory, latency and processor time over time."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, 1, sharex=True, figsize=(8, 5), layout="constrained")
+    labels = {
+        "memory_mb": "resident\nmemory, MB",
+        "latency_ms": "latency, ms",
+        "processor_ms": "processor time\nof an answer, ms",
+    }
+    figure, axes = plt.subplots(3, 1, sharex=True, figsize=(8, 6), layout="constrained")
     minutes = [sample["seconds"] / 60 for sample in samples]
-    for plot, key, label in zip(
-        axes, ("memory_mb", "latency_ms"), ("resident memory, MB", "latency, ms"), strict=True
-    ):
+    for plot, (key, label) in zip(axes, labels.items(), strict=True):
         plot.plot(minutes, [sample[key] for sample in samples])
         plot.set(ylabel=label, ylim=(0, None))
-    axes[1].set_xlabel("minutes")
+    axes[-1].set_xlabel("minutes")
     figure.savefig(file, dpi=100)
 
 

@@ -16,3 +16,4 @@ def test_adapting_for_a_while_takes_no_more_memory_and_answers_go_on(tmp_path):
     assert answers[len(answers) // 2] > 10
     assert answers[-1] > answers[len(answers) // 2] + 10
     assert result["summary"]["memory_growth_mb"] < 8
+    assert result["summary"]["processor_late_ms"] > 0
