@@ -204,7 +204,7 @@ def names_given(scenes: Sequence[Scene]) -> Counter[tuple[str, str]]:
 
 
 def strangers_named(names: Counter[tuple[str, str]], strangers: Sequence[str]) -> float | None:
-    """The share of sightings of things that nobody taught which are given a name; None: no such."""
+    """The share of sightings of untaught things that are given a name, if there are any."""
     of_strangers = {pair: n for pair, n in names.items() if pair[0] in strangers}
     named = sum(n for (_, name), n in of_strangers.items() if name)
     return named / sum(of_strangers.values()) if of_strangers else None
@@ -252,6 +252,8 @@ def draw(result: dict[str, Any], file: Path) -> None:
         "in another light": ("changed_light", "#7cc79b"),
         "other instances": ("other_instances", "#bfe3cd"),
     }
+    classes = [entry for found in result.values() for entry in found["classes"].values()]
+    bars = {n: b for n, b in bars.items() if any(c.get(b[0]) is not None for c in classes)}
     figure, axes = plt.subplots(
         len(result), 2, figsize=(10, 2.8 * len(result)), squeeze=False, layout="constrained",
         width_ratios=(2, 1),
@@ -260,7 +262,8 @@ def draw(result: dict[str, Any], file: Path) -> None:
         classes = found["classes"]
         for number, (name, (key, colour)) in enumerate(bars.items()):
             heights = [100 * (entry.get(key) or 0) for entry in classes.values()]
-            places = [place + 0.17 * (number - 2) for place in range(len(classes))]
+            shift = 0.17 * (number - (len(bars) - 1) / 2)
+            places = [place + shift for place in range(len(classes))]
             left.bar(places, heights, 0.17, color=colour, label=name)
         left.set_xticks(range(len(classes)), classes, fontsize=8)
         left.set_ylabel(f"{method}\nframes, %")
