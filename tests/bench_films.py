@@ -33,12 +33,33 @@ KNOWN = (
 )  # fmt: skip
 CHOICE = ("bowl", "funnel", "pear", "padlock", "paint_brush", "marker")
 HELD_OUT = ("teapot", "tape_roll", "flashlight", "carrot", "ball", "light_bulb")
-FRAMES = 12  # of a film, each from another side
 PER_FILM = 3  # new things on one table, beside as many known ones
 WIDTH, HEIGHT, SAMPLES = 480, 360, 4
-_EYES = {
-    "meeting": ((-0.27, -0.40, 0.44), (0.27, -0.42, 0.47)),
-    "later": ((0.20, -0.38, 0.50), (-0.20, -0.44, 0.41)),
+
+
+@dataclass(frozen=True)
+class Arc:
+    """The way of a camera around the table, looking at its middle."""
+
+    frames: int
+    around: tuple[float, float]  # degrees, from first to last; -90 is in front of the table
+    up: tuple[float, float]  # degrees above the table
+    distance: float  # m
+
+    def poses(self) -> Iterator[CameraPose]:
+        """Where the camera is in each frame."""
+        middle = (0.0, 0.02, 0.0)
+        for share in np.linspace(0, 1, self.frames):
+            around, up = (np.radians(a + (b - a) * share) for a, b in (self.around, self.up))
+            level = self.distance * np.cos(up)
+            eye = (level * np.cos(around), level * np.sin(around), self.distance * np.sin(up))
+            x, y, z = (float(a + b) for a, b in zip(eye, middle, strict=True))
+            yield CameraPose((x, y, z), middle)
+
+
+ARCS = {
+    "meeting": Arc(32, (-190.0, 10.0), (48.0, 54.0), 0.64),
+    "later": Arc(16, (-60.0, -120.0), (56.0, 46.0), 0.66),
 }
 
 
@@ -76,15 +97,14 @@ def _film(out: Path, occasion: str, number: int, new: tuple[str, ...]) -> None:
 def _moments(
     occasion: str, number: int, new: tuple[str, ...]
 ) -> Iterator[tuple[Bench, CameraPose]]:
-    """The bench and the camera's place in each frame; the camera passes by."""
+    """The bench and the camera's place in each frame; the camera goes round."""
     background = ("brown", "white")[number % 2]
     bench = Bench(_things(occasion, number, new), named("artificial"), background, number)
     changed = replace(bench, lighting=named("directed"))
-    begin, end = (np.array(eye) for eye in _EYES[occasion])
-    for frame in range(FRAMES):
-        x, y, z = begin + (end - begin) * frame / (FRAMES - 1)
-        dark = occasion == "later" and frame >= FRAMES // 2
-        yield changed if dark else bench, CameraPose((x, y, z), (0.0, 0.02, 0.0))
+    arc = ARCS[occasion]
+    for frame, pose in enumerate(arc.poses()):
+        dark = occasion == "later" and frame >= arc.frames // 2
+        yield changed if dark else bench, pose
 
 
 def _things(occasion: str, number: int, new: tuple[str, ...]) -> tuple[PlacedObject, ...]:

@@ -11,11 +11,12 @@ from typing import Any
 import cv2
 import numpy as np
 import yaml
-from sensor_msgs.msg import Image
+from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
 from newfound_core.detection.depth_relief import DepthRelief
-from newfound_core.detection.detector import Detector
+from newfound_core.detection.detector import Detector, DetectorConfig
+from newfound_core.detection.regions import crops_of
 from newfound_core.detection.unknowns import UnknownsConfig, View
 from newfound_core.knowledge.contents import read_knowledge
 from newfound_core.open_world.job import LearningOptions
@@ -111,9 +112,8 @@ class Robot:
             f"detections of frame {self._number}",
         )
 
-    def learn(self, label: str, unknown_id: str, patience: float = 900.0) -> LearningStatus:
-        """Have an unknown object learned; how it ended."""
-        request = AddUnknownClass.Request(label=label, unknown_id=unknown_id)
+    def learn(self, request: AddUnknownClass.Request, patience: float = 900.0) -> LearningStatus:
+        """Have a thing learned; how it ended."""
         added = self.ros.call(AddUnknownClass, f"{NODE}/add_unknown_class", request)
         assert added.result == added.RESULT_OK, added.message
         return eventually(
@@ -121,7 +121,7 @@ class Robot:
                 (s for s in list(self.learning) if s.job_id == added.job_id and s.stage >= 10),
                 None,
             ),
-            f"end of learning {label}",
+            f"end of learning {request.label}",
             patience,
         )
 
@@ -153,12 +153,13 @@ class RobotWithoutRos:
             Header(), seen.version, seen.found, seen.tracks, seen.unknown_ids
         )
 
-    def learn(self, label: str, unknown_id: str) -> LearningStatus:
-        """Have an unknown object learned; how it ended."""
-        request = AddUnknownClass.Request(label=label, unknown_id=unknown_id)
+    def learn(self, request: AddUnknownClass.Request) -> LearningStatus:
+        """Have a thing learned; how it ended."""
         job, _ = self._mind.learn(request, self._options)
         ended = eventually(
-            lambda: (s := self._mind.queue.status(job)) and s.final and s, label, patience=3600
+            lambda: (s := self._mind.queue.status(job)) and s.final and s,
+            request.label,
+            patience=3600,
         )
         return learning_message(ended, Header().stamp)
 
@@ -195,6 +196,17 @@ def judged(base: Path, shots: Iterable[Shot]) -> list[Scene]:
         labels, scores = tuple(d.label for d in found), tuple(d.score for d in found)
         scenes.append(Scene(shot.boxes, shot.labels, boxes, labels, scores))
     return scenes
+
+
+def pointed_out(shots: Iterable[Shot], label: str) -> list[CompressedImage]:
+    """A person's crops of a thing, one of each frame that it is in."""
+    crops = []
+    for shot in shots:
+        own = np.array([name == label for name in shot.labels], bool)
+        for crop in crops_of(shot.rgb, shot.boxes[own], DetectorConfig().margin):
+            jpeg = cv2.imencode(".jpg", cv2.cvtColor(crop, cv2.COLOR_RGB2BGR))[1]
+            crops.append(CompressedImage(format="jpeg", data=array.array("B", jpeg.tobytes())))
+    return crops
 
 
 def unknown_ids(shots: Sequence[Shot], messages: Sequence[OpenWorldDetections]) -> dict[str, str]:

@@ -3,42 +3,56 @@
 
 The real detector, in a process of its own, sees films of the simulated bench over DDS. New things
 (`HELD_OUT` of tests/bench_films.py) lie between known ones; the unknown objects that it announces
-are given to it as classes one after another, with nothing but the views it gathered itself. After
-each class the knowledge that it wrote is measured on the rest of that film (`soon`: the camera has
-moved on), on other films of the same things (`later`: they lie elsewhere, turned another way;
-`changed_light`: its second half), and on single pictures of other instances in six domains
+are given to it as classes one after another, with nothing but the views it gathered itself. What
+it took for something known, a person points out: with crops of the same frames. After each class
+the knowledge that it wrote is measured on the rest of that film (`soon`: the camera has moved on
+around the table), on other films of the same things (`later`: they lie elsewhere, turned another
+way; `changed_light`: its second half), and on single pictures of other instances in six domains
 (`other_instances`, with `--scenes`, see docs/training.md).
 
 Writes `result.json` and `learning.png`. For every method: `known_before`, the share of known
 objects named right; for every class `met_unknown`, the share of its frames in which the node
-called it unknown when it met it; `unknown_before` and `called_known_before`, in the later film
-just before it was learned; `seconds`; `soon`, `later`, `changed_light`, `other_instances`: shares
-of its frames in which it is recognised afterwards; `known`: known objects named right afterwards;
-`at_the_end`: recognised in the later film by the node itself once all were learned.
+called it unknown when it met it; `announced`, whether that was often enough; `unknown_before` and
+`called_known_before`, in the later film just before it was learned; `seconds`; `soon`, `later`,
+`changed_light`, `other_instances`: shares of its frames in which it is recognised afterwards;
+`known`: known objects named right afterwards; `strangers_named`: things not learned yet that are
+given any name, `strangers_named_before` the same things just before; `mistaken`: sightings of
+other things, known or not, that are given its name; `at_the_end`: recognised in the later film by
+the node itself once all were learned.
 """
 
 import argparse
 import json
 import shutil
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from newfound_msgs.msg import LearningStatus
+from newfound_msgs.srv import AddUnknownClass
 from newfound_training.detector.measures import Scene, class_outcomes
 from tests.bench_films import CHOICE, HELD_OUT, KNOWN, Films, make_films
-from tests.bench_robot import Robot, RobotWithoutRos, judged, said, scene_shots, unknown_ids
+from tests.bench_robot import (
+    Robot,
+    RobotWithoutRos,
+    judged,
+    pointed_out,
+    said,
+    scene_shots,
+    unknown_ids,
+)
 from tests.harness import ROOT
 
 AnyRobot = Robot | RobotWithoutRos
-MET = 8  # frames of a meeting film that the robot is shown; the rest comes soon after
+MET = 24  # frames of a meeting film that the robot is shown; the rest comes soon after
 
 
 def main() -> None:
     arguments = parse()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    strange = CHOICE[:3] if arguments.choice else HELD_OUT
+    strange = CHOICE if arguments.choice else HELD_OUT
     films = make_films(arguments.films or arguments.out / "films", strange)
     result: dict[str, Any] = {}
     for method, folder in models(arguments).items():
@@ -92,10 +106,14 @@ def learn_all(
         judge = Judge(robot.base, films, later, others)
         before = judge.measure()
         result: dict[str, Any] = {"known_before": before["known"], "classes": {}}
-        for label in strange[: arguments.only]:
+        for number, label in enumerate(strange[: arguments.only], start=1):
             entry = {"met_unknown": share(met, label, "unknown"), **called(before, label)}
-            entry |= learn_one(robot, label, ids.get(label, ""))
+            entry |= learn_one(robot, label, ids.get(label, ""), films)
+            left, earlier = strange[number:], before
             before = judge.measure()
+            entry["strangers_named_before"] = strangers_named(earlier["names"], left)
+            entry["strangers_named"] = strangers_named(before["names"], left)
+            entry["mistaken"] = mistaken(before["names"], label)
             entry |= {place: before[place].get(label, {}).get("right") for place in PLACES}
             result["classes"][label] = entry | {"known": before["known"]}
             print(label, json.dumps(result["classes"][label]), flush=True)
@@ -119,15 +137,22 @@ def meet(robot: AnyRobot, films: Films) -> tuple[list[Scene], dict[str, str]]:
     return scenes, ids
 
 
-def learn_one(robot: AnyRobot, label: str, unknown_id: str) -> dict[str, Any]:
-    """Ask for it to be learned and wait."""
+def learn_one(robot: AnyRobot, label: str, unknown_id: str, films: Films) -> dict[str, Any]:
+    """Ask for it to be learned and wait; what was never announced, a person points out."""
+    request = AddUnknownClass.Request(label=label, unknown_id=unknown_id)
     if not unknown_id:
-        return {"learned": False, "why": "it was never announced as unknown"}
+        shown = [shot for film in films.meeting for shot in scene_shots(film)[:MET]]
+        request.images = pointed_out(shown, label)
     began = time.monotonic()
-    status = robot.learn(label, unknown_id)
+    status = robot.learn(request)
     learned = status.stage == LearningStatus.STAGE_DONE
     seconds = round(time.monotonic() - began, 1)
-    return {"learned": learned, "why": status.message, "seconds": seconds}
+    return {
+        "announced": bool(unknown_id),
+        "learned": learned,
+        "why": status.message,
+        "seconds": seconds,
+    }
 
 
 PLACES = ("soon", "later", "changed_light", "other_instances")
@@ -148,20 +173,47 @@ class Judge:
         }
 
     def measure(self) -> dict[str, Any]:
-        """Shares of each class's objects by outcome in each place; `known`: of all known ones."""
+        """Shares of each class's objects by outcome in each place; `known`: of all known ones.
+
+        `names`: how often a thing of a class was given a name.
+        """
         scenes = {place: judged(self._base, shots) for place, shots in self._shots.items()}
         counts = {place: class_outcomes(found) for place, found in scenes.items()}
-        everything = class_outcomes([scene for found in scenes.values() for scene in found])
+        all_scenes = [scene for found in scenes.values() for scene in found]
+        everything = class_outcomes(all_scenes)
         of_known = [everything[label] for label in KNOWN if label in everything]
         right = sum(outcomes["right"] for outcomes in of_known)
         shares = {p: {c: _shares(o) for c, o in found.items()} for p, found in counts.items()}
-        return shares | {"known": right / sum(sum(o.values()) for o in of_known)}
+        known = right / sum(sum(o.values()) for o in of_known)
+        return shares | {"known": known, "names": names_given(all_scenes)}
 
 
 def called(before: dict[str, Any], label: str) -> dict[str, float]:
     """What a class was called in the later film."""
     shares = before["later"][label]
     return {"unknown_before": shares["unknown"], "called_known_before": shares["wrong"]}
+
+
+def names_given(scenes: Sequence[Scene]) -> Counter[tuple[str, str]]:
+    """How often what is of a class was given a name; an empty name: unknown or not found."""
+    return Counter(
+        (label, scene.labels[match] if match >= 0 else "")
+        for scene in scenes
+        for label, match in zip(scene.truth_labels, scene.matches(), strict=True)
+    )
+
+
+def strangers_named(names: Counter[tuple[str, str]], strangers: Sequence[str]) -> float | None:
+    """The share of sightings of untaught things that are given a name, if there are any."""
+    of_strangers = {pair: n for pair, n in names.items() if pair[0] in strangers}
+    named = sum(n for (_, name), n in of_strangers.items() if name)
+    return named / sum(of_strangers.values()) if of_strangers else None
+
+
+def mistaken(names: Counter[tuple[str, str]], label: str) -> float:
+    """The share of sightings of other things that are given this name."""
+    others = {pair: n for pair, n in names.items() if pair[0] != label}
+    return sum(n for (_, name), n in others.items() if name == label) / sum(others.values())
 
 
 def share(scenes: Sequence[Scene], label: str, outcome: str) -> float:
@@ -182,7 +234,8 @@ def summary(method: str, result: dict[str, Any]) -> str:
         values = [entry[name] for entry in classes if entry.get(name) is not None]
         return sum(values) / max(1, len(values))
 
-    parts = {name: mean(name) for name in ("met_unknown", "unknown_before", *PLACES, "at_the_end")}
+    names = ("met_unknown", "unknown_before", *PLACES, "at_the_end", "strangers_named_before")
+    parts = {name: mean(name) for name in (*names, "strangers_named", "mistaken")}
     loss = 100 * (result["known_before"] - result["known_at_the_end"])
     told = ", ".join(f"{name} {100 * value:.0f} %" for name, value in parts.items())
     return f"{method}: {told}; known {100 * result['known_before']:.1f} %, lost {loss:.1f} points"
@@ -199,6 +252,8 @@ def draw(result: dict[str, Any], file: Path) -> None:
         "in another light": ("changed_light", "#7cc79b"),
         "other instances": ("other_instances", "#bfe3cd"),
     }
+    classes = [entry for found in result.values() for entry in found["classes"].values()]
+    bars = {n: b for n, b in bars.items() if any(c.get(b[0]) is not None for c in classes)}
     figure, axes = plt.subplots(
         len(result), 2, figsize=(10, 2.8 * len(result)), squeeze=False, layout="constrained",
         width_ratios=(2, 1),
@@ -207,7 +262,8 @@ def draw(result: dict[str, Any], file: Path) -> None:
         classes = found["classes"]
         for number, (name, (key, colour)) in enumerate(bars.items()):
             heights = [100 * (entry.get(key) or 0) for entry in classes.values()]
-            places = [place + 0.17 * (number - 2) for place in range(len(classes))]
+            shift = 0.17 * (number - (len(bars) - 1) / 2)
+            places = [place + shift for place in range(len(classes))]
             left.bar(places, heights, 0.17, color=colour, label=name)
         left.set_xticks(range(len(classes)), classes, fontsize=8)
         left.set_ylabel(f"{method}\nframes, %")

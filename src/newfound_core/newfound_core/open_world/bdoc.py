@@ -33,6 +33,9 @@ class BdocConfig(HeadConfig):
     # all classes share, as if it came from so many further samples; 0 is the thesis.
     shared_limit_samples: float = 0.0
     shared_limit_percentile: float = 75.0  # of the distances of held-out samples to their means
+    # Limit of a class that is added without training, relative to the median of those before.
+    # Views of one thing in one place do not tell how far others lie; docs/results.md has numbers.
+    added_limit_factor: float = 1.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -41,6 +44,7 @@ class BdocConfig(HeadConfig):
         self._at_least("distillation_weight", 0)
         self._at_least("shared_limit_samples", 0)
         self._within("shared_limit_percentile", 0, 100)
+        self._at_least("added_limit_factor", 0)
 
     @classmethod
     def as_printed(cls) -> "BdocConfig":
@@ -126,6 +130,12 @@ class Bdoc(OpenWorldHead):
             further = self.config.shared_limit_samples
             limits = (own * limits + further * shared) / (own + further)
         self.limit = limits.to(self.limit.dtype)
+
+    def fit_added_limits(self, features: Tensor, labels: Tensor, before: int) -> None:
+        """Keep the limits there are; those of added classes follow from them."""
+        old = self.limit[:before]
+        added = self.config.added_limit_factor * old.median()
+        self.limit = torch.cat([old, added.expand(len(self.limit) - before)])
 
     def distances_from_squares(self, squares: Tensor) -> Tensor:
         """Divide by the online estimate of the variance."""

@@ -22,6 +22,7 @@ class OpenWorldHead(nn.Module, ABC):
 
     A step of learning calls, in this order: `extend`, `begin_step`, then per epoch
     `begin_epoch` and per batch `loss` and `observe`, at last `refit`, `fit_limits`, `end_step`.
+    A later step that trains nothing calls `extend`, `refit`, `fit_added_limits`, `end_step`.
     """
 
     name: ClassVar[str]
@@ -68,6 +69,13 @@ class OpenWorldHead(nn.Module, ABC):
     def fit_limits(self, features: Tensor, labels: Tensor) -> None:
         """Set the limits; the features should be of samples that were not trained on."""
 
+    def fit_added_limits(self, features: Tensor, labels: Tensor, before: int) -> None:
+        """Set the limits after classes were added to features that did not change.
+
+        The first `before` classes were there already.
+        """
+        self.fit_limits(features, labels)
+
     def distances_from_squares(self, squares: Tensor) -> Tensor:
         """Turn squared Euclidean distances into the method's own."""
         return root(squares)
@@ -109,7 +117,7 @@ class OpenWorldHead(nn.Module, ABC):
     # A step of learning.
 
     def begin_step(self) -> None:
-        """Prepare for a step, after `extend`."""
+        """Prepare for a step that trains or is the first, after `extend`."""
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Prepare for an epoch, counted from 0."""

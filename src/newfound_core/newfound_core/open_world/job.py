@@ -48,16 +48,16 @@ Outcome = Literal[
 class LearningOptions:
     """How the class is learned; the defaults suit twenty to thirty crops."""
 
-    epochs: int = 8
+    epochs: int = 0  # of training; 0: the network stays, the class gets a mean and a limit
     learning_rate: float | None = None  # None: what was chosen for the method
     batch_size: int = 32
-    crops: int = 3  # random variants of every new image, besides the image itself
+    crops: int = 3  # random variants of every new image to train on, besides the image itself
     frozen_stages: int | None = None  # stem and stages that never train; None: all but the last
     max_accuracy_loss: float = 0.1  # of the known classes, on average; 1 allows everything
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _whole(self.epochs, "epochs", 1)
+        _whole(self.epochs, "epochs", 0)
         _whole(self.batch_size, "batch_size", 2)
         _whole(self.crops, "crops", 0)
         _whole(self.seed, "seed", 0)

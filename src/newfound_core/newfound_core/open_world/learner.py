@@ -51,7 +51,6 @@ def learn_step(
     labels = dict.fromkeys(sample.label for sample in new)
     new_labels = [label for label in labels if label not in model.labels]
     learner.head.extend(new_labels)
-    learner.head.begin_step()
 
     generator = np.random.default_rng([config.seed, model.head.steps])
     training, held_out = hold_out(new, memory.config, len(learner.labels), generator)
@@ -60,10 +59,13 @@ def learn_step(
     run = _Run(learner, data, config, hooks or Hooks())
 
     trained = run.trains()
+    before = 0 if trained or model.head.steps == 0 else len(model.labels)
+    if not before:
+        learner.head.begin_step()
     if trained:
         run.train(model, resume)
     distances = run.refit(features_changed=trained)
-    run.fit_limits(held_out or data.samples)
+    run.fit_limits(held_out or data.samples, before)
     learner.head.end_step()
     kept = select(
         memory.config,
@@ -109,10 +111,16 @@ class _Run:
         head.refit([(features[:used], labels[:used])], features_changed=features_changed)
         return head.distances(features).gather(1, labels[:, None])[:, 0].tolist()
 
-    def fit_limits(self, samples: Sequence[Sample]) -> None:
-        """Learn the limits from samples that were not trained on, where there are any."""
+    def fit_limits(self, samples: Sequence[Sample], before: int) -> None:
+        """Learn the limits from samples that were not trained on, where there are any.
+
+        `before`: so many classes were there already, with features that did not change.
+        """
         features, labels = self._features(samples, "limits", self.data.inputs.vary_held_out)
-        self.model.head.fit_limits(features, labels)
+        if before:
+            self.model.head.fit_added_limits(features, labels, before)
+        else:
+            self.model.head.fit_limits(features, labels)
 
     @torch.no_grad()
     def _features(

@@ -125,6 +125,18 @@ def test_limits_from_few_samples_are_drawn_to_a_shared_one(points):
     np.testing.assert_allclose(drawn.limit.double().numpy(), expected, rtol=1e-5)
 
 
+def test_an_added_class_gets_its_limit_from_those_before_and_changes_none(points):
+    head = head_of(points, added_limit_factor=1.5)
+    head.fit_limits(points.features, points.labels)
+    before = head.limit.clone()
+    head.extend(["shoe"])
+    one = points.features[:1]
+    head.refit([(one, torch.tensor([len(before)]))], features_changed=False)
+    head.fit_added_limits(one, torch.tensor([len(before)]), len(before))
+    assert torch.equal(head.limit[:-1], before)
+    assert head.limit[-1].item() == pytest.approx(1.5 * before.median().item())
+
+
 def test_the_printed_values_are_at_hand():
     config = BdocConfig.as_printed()
     assert (config.distance, config.detach_variance) == ("squared", False)

@@ -102,6 +102,16 @@ def test_a_threshold_from_training_is_kept_and_one_from_held_out_samples_replace
         assert head.threshold.item() == pytest.approx(expected)
 
 
+def test_an_added_class_leaves_the_threshold_where_it_is():
+    head = head_on_a_line(threshold_from="held_out")
+    head.fit_limits(at(2 * math.log(2)), torch.tensor([0]))
+    head.extend(["lamp"])
+    head.refit([(at(5.0), torch.tensor([2]))], features_changed=False)
+    head.fit_added_limits(at(5.0), torch.tensor([2]), 2)  # on its mean: a score of one
+    assert head.threshold.item() == pytest.approx(0.5)
+    assert head.limit.tolist() == pytest.approx([2 * math.log(2)] * 3)
+
+
 def test_rejected_samples_weigh_more_even_if_few_are_held_out():
     """Scores 0.2 and 0.8, weights 3 and 1: the threshold settles at (3 * 0.2 + 0.8) / 4."""
     head = head_on_a_line(threshold_from="held_out", rejected_weight=3.0)

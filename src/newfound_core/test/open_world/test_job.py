@@ -58,7 +58,7 @@ def test_a_job_that_makes_no_sense_is_refused(changes):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"epochs": 0},
+        {"epochs": -1},
         {"epochs": 2.5},
         {"batch_size": 1},
         {"learning_rate": float("nan")},

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -134,6 +136,21 @@ def test_frozen_features_leave_the_means_of_old_classes_alone(toy):
     later = learn_step(step.model, toy.samples("lamp"), step.memory, toy.inputs, CONFIG)
     assert torch.equal(later.model.head.means.value[:2], step.model.head.means.value)
     assert same(snapshot(later.model.backbone), snapshot(step.model.backbone))
+
+
+@pytest.mark.parametrize("method", ["bdoc", "deepnno"])
+def test_a_class_added_without_training_leaves_the_others_as_they_were(toy, method):
+    step = first_step(toy, method)
+    added = learn_step(
+        step.model, toy.samples("lamp"), step.memory, toy.inputs, replace(CONFIG, epochs=0)
+    )
+    before, after = step.model.head, added.model.head
+    assert not added.trained
+    assert same(snapshot(added.model.backbone), snapshot(step.model.backbone))
+    assert torch.equal(after.means.value[:2], before.means.value)
+    assert torch.equal(after.limit[:2], before.limit)
+    assert after.limit[2].isfinite()
+    assert after.decide(after.means.value[2:]).label.tolist() == [2]
 
 
 def test_a_method_that_trains_can_run_on_a_frozen_network(toy):

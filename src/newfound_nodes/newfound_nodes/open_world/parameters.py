@@ -50,7 +50,14 @@ PARAMETERS = (
         1.0,
         live=True,
     ),
-    Parameter("learning_epochs", 8, "How long a class is trained.", 1, 1000, live=True),
+    Parameter(
+        "learning_epochs",
+        0,
+        "How long the network is trained for a class; 0: it stays as it is.",
+        0,
+        1000,
+        live=True,
+    ),
     Parameter("learning_threads", 0, "Cores that learning may take; 0: all.", 0, 1024),
     Parameter("learning_niceness", 10, "By how much learning steps back for others.", 0, 19),
 )

@@ -56,7 +56,8 @@ def learn_class(
     if frozen is None:
         frozen = default_frozen_stages(knowledge.backbone)
     mapped = MappedSamples(knowledge, frozen, state / "maps")
-    memory, samples = _map_all(mapped, knowledge.memory, new, job.options.crops, reporter)
+    crops = job.options.crops if job.options.epochs else 0
+    memory, samples = _map_all(mapped, knowledge.memory, new, crops, reporter)
     before = OpenWorldModel(mapped.rest, knowledge.model.head, knowledge.model.embedding).eval()
     step = _learn(before, samples, memory, options=job.options, state=state, reporter=reporter)
     reporter.report("checking")

@@ -81,6 +81,20 @@ def test_a_class_is_learned_and_the_others_are_kept(make_job, knowledge):
     assert not (folder / "state").exists()
 
 
+def test_unless_asked_to_a_job_does_not_train_the_network(make_job, knowledge):
+    folder = make_job(options=LearningOptions(max_accuracy_loss=1.0))
+    assert main(["learn", "--job", str(folder), "--niceness", "0"]) == 0
+    before = load_model(knowledge / "versions" / "000001").model
+    after = load_model(folder / "result").model
+    network = after.backbone.state_dict()
+    assert all(network[key].equal(value) for key, value in before.backbone.state_dict().items())
+    known = len(before.head.labels)
+    assert after.head.means.value[:known].equal(before.head.means.value)
+    assert after.head.limit[:known].equal(before.head.limit)
+    assert after.labels == [*before.labels, "purple"]
+    assert read_progress(folder).fraction == pytest.approx(1.0)
+
+
 def test_a_finished_job_is_not_done_again(make_job):
     folder = make_job()
     assert main(["learn", "--job", str(folder), "--niceness", "0"]) == 0
