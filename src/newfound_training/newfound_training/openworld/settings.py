@@ -6,7 +6,8 @@
     joint: method=bdoc joint=true learning_rate=0.05
 
 An option belongs to the method's config, to the training of a step, to the embedding or to the
-memory; its name says to which.
+memory; its name says to which. `later_` before an option of training makes it hold for every step
+but the first: `later_epochs=4`, `later_learning_rate=0.001`.
 """
 
 import re
@@ -23,6 +24,7 @@ from newfound_core.open_world.model import EmbeddingConfig
 from newfound_core.open_world.step_config import StepConfig
 
 DEFAULT_EPOCHS = {"epochs": 8, "later_epochs": 4}
+LATER = "later_"
 _STEP = {field.name for field in fields(StepConfig)} - {"seed", "trainable"}
 _EMBEDDING = {field.name for field in fields(EmbeddingConfig)}
 
@@ -36,13 +38,13 @@ class Setting:
     head: dict[str, Any]
     step: dict[str, Any]
     embedding: EmbeddingConfig
-    later_epochs: int  # of every step but the first
+    later: dict[str, Any]  # what differs in every step but the first
     held_out_share: float  # of every class, kept from training for the limits
     joint: bool  # all classes in one step
 
     def step_config(self, step: int, seed: int) -> StepConfig:
         """How one step trains, counted from 0."""
-        later = {"epochs": self.later_epochs} if step > 0 else {}
+        later = self.later if step > 0 else {}
         return StepConfig(**{**self.step, **later, "seed": seed})
 
     def memory_config(self, size: int) -> MemoryConfig:
@@ -79,15 +81,21 @@ def make_setting(name: str, method: str, given: Mapping[str, Any]) -> Setting:
         raise ConfigError(f"no method is named {method!r}; there are {', '.join(HEADS)}")
     values = {**DEFAULT_EPOCHS, "held_out_share": 0.2, "joint": False, **CHOSEN[method], **given}
     head_names = {field.name for field in fields(HEADS[method].config_type)}
-    special = {"later_epochs", "held_out_share", "joint"}
-    unknown = sorted(set(values) - head_names - _STEP - _EMBEDDING - special)
+    known = head_names | _STEP | _EMBEDDING | {"held_out_share", "joint"}
+    unknown = sorted(set(values) - known - {LATER + name for name in _STEP})
     if unknown:
-        known = ", ".join(sorted(head_names | _STEP | _EMBEDDING | special))
-        raise ConfigError(f"{method} has no option {', '.join(unknown)}; it has {known}")
+        raise ConfigError(
+            f"{method} has no option {', '.join(unknown)}; it has {', '.join(sorted(known))} "
+            f"(those of training also with {LATER} before them)"
+        )
     step = {k: _tuple(v) for k, v in values.items() if k in _STEP}
+    later = {
+        name: _tuple(values[LATER + name]) for name in sorted(_STEP) if LATER + name in values
+    }
     head = {k: v for k, v in values.items() if k in head_names}
     try:
         StepConfig(**step)
+        StepConfig(**{**step, **later})
         HEADS[method].config_type(**head)
         embedding = EmbeddingConfig(**{k: v for k, v in values.items() if k in _EMBEDDING})
     except TypeError as error:  # a text where a number belongs
@@ -100,7 +108,7 @@ def make_setting(name: str, method: str, given: Mapping[str, Any]) -> Setting:
         head,
         step,
         embedding,
-        values["later_epochs"],
+        later,
         values["held_out_share"],
         values["joint"],
     )

@@ -24,6 +24,12 @@ def test_options_find_their_place_by_name():
     assert setting.joint
 
 
+def test_an_option_of_training_may_hold_for_later_steps_only():
+    setting = parse_row("a: method=bdoc learning_rate=0.1 later_learning_rate=0.01")
+    rates = [setting.step_config(step, seed=0).learning_rate for step in range(3)]
+    assert rates == [0.1, 0.01, 0.01]
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -35,6 +41,8 @@ def test_options_find_their_place_by_name():
         ("../a: method=bdoc", "named by letters"),
         ("a: method=bdoc learning_rate=fast", "learning_rate"),
         ("a: method=bdoc local_weight=-1", "local_weight"),
+        ("a: method=bdoc later_epochs=-1", "epochs"),
+        ("a: method=bdoc later_local_weight=1", "no option later_local_weight"),
     ],
 )
 def test_a_row_that_makes_no_sense_is_refused(row, message):
