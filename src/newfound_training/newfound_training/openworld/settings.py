@@ -40,6 +40,11 @@ class Setting:
     held_out_share: float  # of every class, kept from training for the limits
     joint: bool  # all classes in one step
 
+    @property
+    def folder(self) -> str:
+        """The row's name as that of a folder."""
+        return self.name.replace(" ", "_")
+
     def step_config(self, step: int, seed: int) -> StepConfig:
         """How one step trains, counted from 0."""
         later = {"epochs": self.later_epochs} if step > 0 else {}
@@ -55,7 +60,7 @@ def parse_row(row: str) -> Setting:
     name, separator, rest = row.partition(":")
     given = parse_values(rest.split()) if separator else {"method": row.strip()}
     name = name.strip()
-    if not re.fullmatch(r"[\w .,=+-]+", name):
+    if not re.fullmatch(r"[\w .,=+-]+", name) or not name.strip("."):
         raise ConfigError(f"a row is named by letters, digits, spaces and .,=+-, not {name!r}")
     if "method" not in given:
         raise ConfigError(f"row {row!r} names no method: write 'name: method=bdoc …'")

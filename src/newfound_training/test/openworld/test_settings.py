@@ -33,6 +33,8 @@ def test_options_find_their_place_by_name():
         ("svm", "no method is named 'svm'"),
         ("a: method=bdoc local_weight", "written name=value"),
         ("../a: method=bdoc", "named by letters"),
+        ("..: method=bdoc", "named by letters"),
+        (".: method=bdoc", "named by letters"),
         ("a: method=bdoc learning_rate=fast", "learning_rate"),
         ("a: method=bdoc local_weight=-1", "local_weight"),
     ],
