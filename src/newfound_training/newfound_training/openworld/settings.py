@@ -21,6 +21,7 @@ from newfound_core.open_world.heads import HEADS
 from newfound_core.open_world.memory import MemoryConfig
 from newfound_core.open_world.model import EmbeddingConfig
 from newfound_core.open_world.step_config import StepConfig
+from newfound_training.running.values import read_values
 
 DEFAULT_EPOCHS = {"epochs": 8, "later_epochs": 4}
 _STEP = {field.name for field in fields(StepConfig)} - {"seed", "trainable"}
@@ -74,7 +75,10 @@ def parse_values(pairs: Iterable[str]) -> dict[str, Any]:
         name, separator, value = pair.partition("=")
         if not separator or not name:
             raise ConfigError(f"an option is written name=value, got {pair!r}")
-        values[name.replace("-", "_")] = yaml.safe_load(value)
+        try:
+            values[name.replace("-", "_")] = read_values(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{pair!r} has a value that is not YAML: {error}") from error
     return values
 
 
