@@ -20,6 +20,13 @@ from newfound_core.open_world.step_config import EpochState, Hooks, Progress, St
 from newfound_core.open_world.trunk import set_trainable
 
 
+class LimitSamples(NamedTuple):
+    """What the limits were fitted on, as the head saw it."""
+
+    samples: list[Sample]  # held out, or those trained on where none are
+    features: Tensor  # [N, D] of random variants of them
+
+
 @dataclass(frozen=True)
 class LearnedStep:
     """What a step leaves behind."""
@@ -28,14 +35,7 @@ class LearnedStep:
     memory: Memory
     new_labels: list[str]
     trained: bool  # whether the network changed
-    limits_from: "LimitSamples"  # of which the memory keeps only some
-
-
-class LimitSamples(NamedTuple):
-    """What the limits were fitted on, as the head saw it."""
-
-    samples: list[Sample]  # held out, or those trained on where none are
-    features: Tensor  # [N, D] of random variants of them
+    limits_from: LimitSamples  # of which the memory keeps only some
 
 
 def learn_step(
