@@ -4,6 +4,7 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +20,13 @@ from newfound_core.open_world.step_config import EpochState, Hooks, Progress, St
 from newfound_core.open_world.trunk import set_trainable
 
 
+class LimitSamples(NamedTuple):
+    """What the limits were fitted on, as the head saw it."""
+
+    samples: list[Sample]  # held out, or those trained on where none are
+    features: Tensor  # [N, D] of random variants of them
+
+
 @dataclass(frozen=True)
 class LearnedStep:
     """What a step leaves behind."""
@@ -27,6 +35,7 @@ class LearnedStep:
     memory: Memory
     new_labels: list[str]
     trained: bool  # whether the network changed
+    limits_from: LimitSamples  # of which the memory keeps only some
 
 
 def learn_step(
@@ -65,7 +74,7 @@ def learn_step(
     if trained:
         run.train(model, resume)
     distances = run.refit(features_changed=trained)
-    run.fit_limits(held_out or data.samples, before)
+    limits_from = run.fit_limits(held_out or data.samples, before)
     learner.head.end_step()
     kept = select(
         memory.config,
@@ -75,7 +84,7 @@ def learn_step(
         held_out=held_out,
         generator=generator,
     )
-    return LearnedStep(learner, kept, new_labels, trained)
+    return LearnedStep(learner, kept, new_labels, trained, limits_from)
 
 
 @dataclass(frozen=True)
@@ -111,7 +120,7 @@ class _Run:
         head.refit([(features[:used], labels[:used])], features_changed=features_changed)
         return head.distances(features).gather(1, labels[:, None])[:, 0].tolist()
 
-    def fit_limits(self, samples: Sequence[Sample], before: int) -> None:
+    def fit_limits(self, samples: list[Sample], before: int) -> LimitSamples:
         """Learn the limits from samples that were not trained on, where there are any.
 
         `before`: so many classes were there already, with features that did not change.
@@ -121,6 +130,7 @@ class _Run:
             self.model.head.fit_added_limits(features, labels, before)
         else:
             self.model.head.fit_limits(features, labels)
+        return LimitSamples(samples, features)
 
     @torch.no_grad()
     def _features(

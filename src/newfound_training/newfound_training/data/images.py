@@ -31,7 +31,7 @@ class Listed(NamedTuple):
     source: ImageSource
     label: str
     domain: str  # or split: whatever the first level of the tree means
-    group: str = ""  # object instance or sequence: images that must not be separated
+    group: str = ""  # object instance or sequence: images that `split` must not separate
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ class Cell:
 
     def path(self, folder: Path) -> Path:
         """Where its result is kept."""
-        row = self.setting.name.replace(" ", "_")
-        return folder / "cells" / row / f"order{self.order}-seed{self.seed}.json"
+        name = f"order{self.order}-seed{self.seed}.json"
+        return folder / "cells" / self.setting.folder / name
 
 
 class Cells:

@@ -53,12 +53,17 @@ def run_evaluate_openworld(options: EvaluateOpenWorldOptions, run: Run) -> dict[
 
 
 def parse_rows(rows: tuple[str, ...]) -> list[Setting]:
-    """All rows; two of the same name are refused."""
+    """All rows; two whose results would be kept in one folder are refused."""
     settings = [parse_row(row) for row in rows]
-    names = [setting.name for setting in settings]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"two rows are named {name!r}: give each a name of its own")
+    names: dict[str, str] = {}  # by folder; some file systems do not tell A from a
+    for setting in settings:
+        folder = setting.folder.casefold()
+        if folder in names:
+            raise ConfigError(
+                f"the rows {names[folder]!r} and {setting.name!r} would be kept in one folder: "
+                "give each a name of its own"
+            )
+        names[folder] = setting.name
     return settings
 
 

@@ -54,7 +54,8 @@ class Incremental:
         for step in range(len(outcome.records), len(self.protocol.steps)):
             new = self.material.samples(self.protocol.steps[step])
             learned = self._learn(step, new, outcome, state)
-            record = self._record(step, learned, trained_on(new, outcome.memory, learned.memory))
+            trained = trained_on(new, outcome.memory, learned.limits_from.samples)
+            record = self._record(step, learned, trained)
             outcome = Outcome(learned.model, learned.memory, [*outcome.records, record])
             state.save_finished(
                 FinishedSteps(
@@ -108,7 +109,7 @@ class Incremental:
         }
         if self.setting.method == "bdoc":
             record["rejection"] = rejection_ablation(
-                model, test, inputs, trained=trained, held_out=learned.memory.held_out()
+                model, test, inputs, trained=trained, limits_from=learned.limits_from
             )
         if step + 1 == len(self.protocol.steps):
             record["confusion"] = confusion(model.head, test)

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from newfound_core.augmentation import Augmentation
 from newfound_core.backbones import Backbone, build_backbone
-from newfound_core.errors import ConfigError
+from newfound_core.errors import ConfigError, DataError
 from newfound_core.open_world.inputs import Inputs
 from newfound_core.open_world.memory import Sample
 from newfound_core.preprocessing import Preprocessing, default_preprocessing
-from newfound_training.data import Pixels, load_pixels, open_images
+from newfound_training.data import ImageSet, Pixels, load_pixels, open_images
 from newfound_training.data.splits import split
 from newfound_training.openworld.maps import JITTERED, PLAIN, Trunk, cached_maps
-from newfound_training.openworld.options import OpenWorldOptions
+from newfound_training.openworld.options import DEFAULT_TRAIN_SPLIT, OpenWorldOptions
 
 Groups = dict[str, list[Sample]]  # by class
 
@@ -56,19 +56,44 @@ def load_groups(options: OpenWorldOptions) -> ImageGroups:
     pixels = load_pixels(
         images, options.image_size, strict=options.strict, limit_gb=options.cache_limit_gb
     )
-    images = pixels.images
-    if options.test_split:
-        images.require_every_class([options.train_split, options.test_split])
-        train = images.domains == images.domain_index(options.train_split)
-        test = images.domains == images.domain_index(options.test_split)
-        training_set, test_set = np.flatnonzero(train), np.flatnonzero(test)
-    else:
-        training_set, test_set = split(images.labels, options.test_share, options.seed)
+    training_set, test_set = _divided(pixels.images, options)
     return ImageGroups(
         pixels,
         _by_class(pixels, training_set, options.images_per_class),
         _by_class(pixels, test_set, options.test_images_per_class),
     )
+
+
+def _divided(images: ImageSet, options: OpenWorldOptions) -> tuple[np.ndarray, np.ndarray]:
+    """Indices to learn from and to test with."""
+    if options.test_split:
+        training, test = (_of(images, n) for n in (options.train_split, options.test_split))
+    else:
+        members = _to_learn_from(images, options.train_split)
+        groups = [images.groups[i] for i in members]
+        kept, held_out = split(images.labels[members], options.test_share, options.seed, groups)
+        training, test = members[kept], members[held_out]
+    for purpose, indices in (("learn from", training), ("test with", test)):
+        present = set(images.labels[indices])
+        missing = [name for i, name in enumerate(images.class_names) if i not in present]
+        if missing:
+            raise DataError(
+                f"{images.root} has no images of {', '.join(missing)} to {purpose}: add some, "
+                "remove the classes, or name other splits (of images that belong together, as "
+                "those of one video, nothing is held out)"
+            )
+    return training, test
+
+
+def _of(images: ImageSet, splits: Sequence[str]) -> np.ndarray:
+    return np.flatnonzero(np.isin(images.domains, [images.domain_index(n) for n in splits]))
+
+
+def _to_learn_from(images: ImageSet, splits: Sequence[str]) -> np.ndarray:
+    """The images of the splits, or all if there is just the default name and no such split."""
+    if tuple(splits) == DEFAULT_TRAIN_SPLIT and splits[0] not in images.domain_names:
+        return np.arange(len(images))
+    return _of(images, splits)
 
 
 def _by_class(pixels: Pixels, indices: np.ndarray, limit: int) -> dict[str, list[int]]:

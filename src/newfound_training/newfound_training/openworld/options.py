@@ -7,13 +7,19 @@ from typing import Literal
 from newfound_core.errors import ConfigError
 from newfound_training.running.options import CommonOptions, option
 
+DEFAULT_TRAIN_SPLIT = ("train",)
+
 
 @dataclass(frozen=True)
 class OpenWorldOptions(CommonOptions):
     """Data, network and protocol, the same for training and evaluation."""
 
-    train_split: str = option("train", "first level of the tree with the images to learn from")
-    test_split: str = option("test", "the same for testing; empty: a share is held out")
+    train_split: tuple[str, ...] = option(
+        DEFAULT_TRAIN_SPLIT, "first levels of the tree with the images to learn from"
+    )
+    test_split: tuple[str, ...] = option(
+        ("test",), "the same for testing; none: a share of those to learn from is held out"
+    )
     test_share: float = option(0.2, "of every class, held out if there is no test split")
     images_per_class: int = option(0, "to learn from; 0 takes all")
     test_images_per_class: int = option(0, "to test with; 0 takes all")
@@ -33,6 +39,7 @@ class OpenWorldOptions(CommonOptions):
     memory_size: int = option(2000, "samples of earlier steps that are kept")
 
     def __post_init__(self) -> None:
+        self._check_splits()
         for name in (
             "images_per_class",
             "test_images_per_class",
@@ -44,6 +51,12 @@ class OpenWorldOptions(CommonOptions):
                 raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
         if self.weights == "random" and self.frozen_stages:
             raise ConfigError("stages with random weights must train: set frozen_stages to 0")
+
+    def _check_splits(self) -> None:
+        # `--test-split ""` also names none.
+        object.__setattr__(self, "test_split", tuple(name for name in self.test_split if name))
+        if both := sorted(set(self.train_split) & set(self.test_split)):
+            raise ConfigError(f"{', '.join(both)} cannot be learned from and tested with at once")
         if not self.test_split and not 0 < self.test_share < 1:
             raise ConfigError(f"test_share must be in (0, 1), got {self.test_share}")
 

@@ -22,6 +22,7 @@ from newfound_core.open_world.heads import HEADS
 from newfound_core.open_world.memory import MemoryConfig
 from newfound_core.open_world.model import EmbeddingConfig
 from newfound_core.open_world.step_config import StepConfig
+from newfound_training.running.values import read_values
 
 DEFAULT_EPOCHS = {"epochs": 8, "later_epochs": 4}
 LATER = "later_"
@@ -42,6 +43,11 @@ class Setting:
     held_out_share: float  # of every class, kept from training for the limits
     joint: bool  # all classes in one step
 
+    @property
+    def folder(self) -> str:
+        """The row's name as that of a folder."""
+        return self.name.replace(" ", "_")
+
     def step_config(self, step: int, seed: int) -> StepConfig:
         """How one step trains, counted from 0."""
         later = self.later if step > 0 else {}
@@ -57,7 +63,7 @@ def parse_row(row: str) -> Setting:
     name, separator, rest = row.partition(":")
     given = parse_values(rest.split()) if separator else {"method": row.strip()}
     name = name.strip()
-    if not re.fullmatch(r"[\w .,=+-]+", name):
+    if not re.fullmatch(r"[\w .,=+-]+", name) or not name.strip("."):
         raise ConfigError(f"a row is named by letters, digits, spaces and .,=+-, not {name!r}")
     if "method" not in given:
         raise ConfigError(f"row {row!r} names no method: write 'name: method=bdoc …'")
@@ -71,7 +77,10 @@ def parse_values(pairs: Iterable[str]) -> dict[str, Any]:
         name, separator, value = pair.partition("=")
         if not separator or not name:
             raise ConfigError(f"an option is written name=value, got {pair!r}")
-        values[name.replace("-", "_")] = yaml.safe_load(value)
+        try:
+            values[name.replace("-", "_")] = read_values(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{pair!r} has a value that is not YAML: {error}") from error
     return values
 
 

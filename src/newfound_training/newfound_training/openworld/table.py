@@ -48,19 +48,25 @@ def _statistics(runs: Runs, rule: str, steps: slice) -> dict[str, dict[str, floa
     found = {}
     for metric in (*METRICS, *REJECTION):
         values = [_mean(records[steps], rule, metric) for records in runs.values()]
-        found[metric] = _mean_and_spread([v for v in values if v is not None])
+        found[metric] = _mean_and_spread(values)
     return found
 
 
 def _mean(records: Steps, rule: str, metric: str) -> float | None:
-    values = [record["metrics"][rule][metric] for record in records]
-    return None if None in values else float(np.mean(values))
+    return _mean_of([record["metrics"][rule][metric] for record in records])
 
 
-def _mean_and_spread(values: Sequence[float]) -> dict[str, float] | None:
-    if not values:
+def _mean_of(values: list[float | None]) -> float | None:
+    """None if a step could not be measured: a mean over the others would not compare."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if len(known) == len(values) else None
+
+
+def _mean_and_spread(values: Sequence[float | None]) -> dict[str, float] | None:
+    known = [value for value in values if value is not None]
+    if not known:
         return None
-    return {"mean": float(np.mean(values)), "spread": float(np.std(values))}
+    return {"mean": float(np.mean(known)), "spread": float(np.std(known))}
 
 
 def differences(runs: Runs, baseline: Runs, metric: str = "owr_harmonic") -> dict[str, Any] | None:
@@ -91,7 +97,7 @@ def rejection_summary(runs: Runs) -> dict[str, dict[str, Any]]:
         name: {
             metric: _mean_and_spread(
                 [
-                    float(np.mean([_of(record["rejection"][name], metric) for record in records]))
+                    _mean_of([_of(record["rejection"][name], metric) for record in records])
                     for records in runs.values()
                 ]
             )
@@ -101,9 +107,8 @@ def rejection_summary(runs: Runs) -> dict[str, dict[str, Any]]:
     }
 
 
-def _of(metrics: dict[str, Any], metric: str) -> float:
-    value = metrics[metrics["chosen"]][metric]
-    return np.nan if value is None else value
+def _of(metrics: dict[str, Any], metric: str) -> float | None:
+    return metrics[metrics["chosen"]][metric]
 
 
 def best_rows(rows: Mapping[str, Runs], methods: Mapping[str, str]) -> dict[str, dict[str, Any]]:

@@ -69,5 +69,7 @@ def _weights(task: PlaceTask, unseen: np.ndarray) -> dict[str, Any]:
     folders = task.data.images.folders
     return {
         name: weight_histograms(task.predict(indices).domain_weights, folders[indices])
+        if len(indices)
+        else {}
         for name, indices in (("target", unseen), ("sources", task.sources.validation))
     }

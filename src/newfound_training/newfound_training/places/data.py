@@ -102,7 +102,8 @@ class Sources:
         training, validation = [], []
         for name in names:
             members = images.of(name)
-            kept, held_out = split(images.labels[members], share, seed)
+            groups = [images.pixels.images.groups[i] for i in members]
+            kept, held_out = split(images.labels[members], share, seed, groups)
             training.append(members[kept])
             validation.append(members[held_out])
         return cls(tuple(names), tuple(training), np.concatenate(validation))

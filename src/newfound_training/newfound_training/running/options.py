@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import yaml
 
 from newfound_core.errors import ConfigError
+from newfound_training.running.values import read_values
 
 T = TypeVar("T")
 
@@ -139,7 +140,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def _parse(where: str, text: str) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(text)
+        values = read_values(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"{where} is not YAML: {error}") from error
     values = {} if values is None else values

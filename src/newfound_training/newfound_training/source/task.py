@@ -40,7 +40,7 @@ class SourceTask(Task):
         self.preprocessing = replace(prepared, resize=options.resize)
         self._augmentation = augmentation(options)
         self.training_set, self.validation_set = split(
-            pixels.images.labels, options.validation_share, run.seed
+            pixels.images.labels, options.validation_share, run.seed, pixels.images.groups
         )
         self._order = Shuffled(len(self.training_set), options.batch_size, run.seed)
         self.model = build_classifier(options, len(pixels.images.class_names))

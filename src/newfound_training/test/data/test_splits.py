@@ -14,6 +14,59 @@ def test_every_class_gives_its_share_and_keeps_at_least_one():
     assert sorted([*training, *validation]) == list(range(31))
 
 
+def test_a_group_is_never_divided():
+    labels = np.repeat([0, 1], 60)
+    groups = [f"video{i // 6}" for i in range(120)]
+    training, validation = split(labels, 0.2, 3, groups)
+    assert sorted([*training, *validation]) == list(range(120))
+    assert not {groups[i] for i in training} & {groups[i] for i in validation}
+    assert np.bincount(labels[validation]).tolist() == [12, 12]
+
+
+def test_a_group_of_several_classes_stays_whole_as_well():
+    labels = np.tile([0, 0, 0, 1], 25)
+    groups = [f"walk{i // 10}" for i in range(100)]
+    training, validation = split(labels, 0.2, 0, groups)
+    assert not {groups[i] for i in training} & {groups[i] for i in validation}
+    assert 0.1 < len(validation) / 100 < 0.3
+    assert set(labels[validation]) == {0, 1}
+
+
+def test_of_uneven_groups_those_are_held_out_that_come_near_the_share():
+    groups = ["long"] * 80 + ["short"] * 12 + ["shorter"] * 8
+    for seed in range(10):
+        _, validation = split(np.zeros(100, int), 0.1, seed, groups)
+        assert {groups[i] for i in validation} in ({"short"}, {"shorter"})
+
+
+def test_of_large_groups_the_smallest_is_more_than_the_share():
+    groups = ["a"] * 40 + ["b"] * 60
+    for seed in range(10):
+        assert len(split(np.zeros(100, int), 0.1, seed, groups)[1]) in (40, 60)
+
+
+def test_nothing_is_held_out_of_a_single_group():
+    labels = np.array([0] * 8 + [1] * 8)
+    _, validation = split(labels, 0.25, 0, ["one video"] * 8 + [""] * 8)
+    assert (labels[validation] == 1).all()
+    assert len(validation) == 2
+
+
+def test_a_group_stays_if_a_class_would_have_no_other_images():
+    labels = np.array([0] * 9 + [1] + [0] * 10)
+    groups = ["with the only image of 1"] * 10 + ["other"] * 10
+    _, validation = split(labels, 0.5, 1, groups)
+    assert validation.tolist() == list(range(10, 20))
+
+
+def test_images_without_groups_are_held_out_as_they_always_were():
+    """The numbers of docs/results.md are of this division."""
+    _, validation = split(LABELS, 0.2, seed=3)
+    generator = np.random.default_rng([3, 1])
+    drawn = [generator.permutation(np.flatnonzero(c == LABELS)) for c in range(3)]
+    assert validation.tolist() == sorted([*drawn[0][:4], *drawn[1][:2]])
+
+
 def test_the_seed_decides():
     np.testing.assert_array_equal(split(LABELS, 0.2, 3)[1], split(LABELS, 0.2, 3)[1])
     assert not np.array_equal(split(LABELS, 0.2, 3)[1], split(LABELS, 0.2, 4)[1])

@@ -26,15 +26,48 @@ def test_images_are_divided_by_split_and_class(small_options):
 
 
 def test_without_a_test_split_a_share_of_every_class_is_held_out(small_options):
-    groups = load_groups(OpenWorldOptions(**small_options, test_split="", test_share=0.25))
+    groups = load_groups(OpenWorldOptions(**small_options, test_split=(), test_share=0.25))
     for label, members in groups.training.items():
         assert not set(members) & set(groups.test[label])
-        assert len(groups.test[label]) in (4, 5)
+        assert (len(members), len(groups.test[label])) == (9, 3)
+        assert all(groups.name(i).startswith("train/") for i in groups.test[label])
+
+
+def test_without_any_named_split_all_images_are_divided(tree, small_options):
+    options = small_options | {"data": str(tree), "test_split": ("",), "test_share": 0.25}
+    groups = load_groups(OpenWorldOptions(**options))
+    assert {name: len(members) for name, members in groups.test.items()} == {
+        "blue": 4, "green": 4, "red": 4
+    }  # fmt: skip
+    with pytest.raises(DataError, match="no domain 'dusk'"):
+        load_groups(OpenWorldOptions(**options, train_split=("dusk",)))
+
+
+def test_several_splits_may_be_learned_from_and_tested_with(tmp_path, make_image, small_options):
+    for session in range(1, 6):
+        for thing in (1, 6):
+            name = f"C_{session:02d}_{thing:02d}_000.png"
+            make_image(tmp_path / f"s{session}" / f"o{thing}" / name, (9, 9, 9), session)
+    options = small_options | {"data": str(tmp_path), "layout": "core50_categories"}
+    splits = {"train_split": ("s01", "s02", "s04"), "test_split": ("s03", "s05")}
+    groups = load_groups(OpenWorldOptions(**options, **splits))
+    for found, names in ((groups.training, splits["train_split"]), (groups.test, ("s03", "s05"))):
+        sessions = [groups.name(i).split("/")[0] for i in found["mobile_phone"]]
+        assert sessions == [name.replace("0", "") for name in names]
+
+
+def test_a_class_with_nothing_to_test_with_is_named(tmp_path, make_image, small_options):
+    for instance in ("cup/cup_1", "cup/cup_2", "pen/pen_1"):
+        for frame in range(4):
+            make_image(tmp_path / instance / f"{frame}_crop.png", (9, 9, 9), frame)
+    options = {"data": str(tmp_path), "layout": "rgbd_object", "test_split": ()}
+    with pytest.raises(DataError, match="no images of pen to test with"):
+        load_groups(OpenWorldOptions(**small_options | options))
 
 
 def test_a_split_that_is_not_there_is_named(small_options):
     with pytest.raises(DataError, match="no domain 'validation'"):
-        load_groups(OpenWorldOptions(**small_options, test_split="validation"))
+        load_groups(OpenWorldOptions(**small_options, test_split=("validation",)))
 
 
 def test_trunk_and_rest_are_the_network(small_options):

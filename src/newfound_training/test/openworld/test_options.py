@@ -26,7 +26,8 @@ def test_every_preset_of_training_can_be_run(preset):
     [
         {"crops": -1},
         {"images_per_class": -1},
-        {"test_split": "", "test_share": 0.0},
+        {"test_split": (), "test_share": 0.0},
+        {"train_split": ("a", "b"), "test_split": ("b",)},
         {"weights": "random", "frozen_stages": 2},
     ],
 )

@@ -13,12 +13,13 @@ def test_a_row_may_be_a_method_alone():
 def test_options_find_their_place_by_name():
     setting = parse_row(
         "mine: method=bdoc local_weight=0 learning_rate=0.5 decay_at=[0.5,0.8] scale=3 "
-        "held_out_share=0.3 joint=true epochs=9 later_epochs=4"
+        "held_out_share=0.3 joint=true epochs=9 later_epochs=4 weight_decay=1e-4"
     )
     assert setting.head["local_weight"] == 0
     first, later = setting.step_config(0, seed=7), setting.step_config(2, seed=7)
     assert (first.learning_rate, first.decay_at, first.seed) == (0.5, (0.5, 0.8), 7)
     assert (first.epochs, later.epochs) == (9, 4)
+    assert first.weight_decay == 0.0001
     assert setting.embedding.scale == 3
     assert setting.memory_config(10).held_out_share == 0.3
     assert setting.joint
@@ -39,10 +40,13 @@ def test_an_option_of_training_may_hold_for_later_steps_only():
         ("svm", "no method is named 'svm'"),
         ("a: method=bdoc local_weight", "written name=value"),
         ("../a: method=bdoc", "named by letters"),
+        ("..: method=bdoc", "named by letters"),
+        (".: method=bdoc", "named by letters"),
         ("a: method=bdoc learning_rate=fast", "learning_rate"),
         ("a: method=bdoc local_weight=-1", "local_weight"),
         ("a: method=bdoc later_epochs=-1", "epochs"),
         ("a: method=bdoc later_local_weight=1", "no option later_local_weight"),
+        ("a: method=bdoc local_weight=[", "is not YAML"),
     ],
 )
 def test_a_row_that_makes_no_sense_is_refused(row, message):

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
+
 import pytest
 
 from newfound_training.openworld.table import (
@@ -76,6 +78,15 @@ def test_the_ablation_is_averaged_over_steps_and_runs(runs):
     found = rejection_summary(runs)
     assert found["shared"]["owr_harmonic"]["mean"] == pytest.approx(0.225)
     assert "| shared | 22.5 ± 7.5 |" in rejection_markdown(found)
+
+
+def test_an_ablation_without_unknowns_stays_empty_and_fits_json(runs):
+    found = rejection_summary({(0, 0): steps(None, None)})
+    assert found["shared"]["owr_harmonic"] is None
+    json.dumps(found, allow_nan=False)
+    assert "| shared |  |" in rejection_markdown(found)
+    some = rejection_summary({**runs, (2, 0): steps(None, 0.1)})
+    assert some == rejection_summary(runs)  # of runs that cannot be averaged nothing is used
 
 
 def test_a_table_shows_percent(runs):

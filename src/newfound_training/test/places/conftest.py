@@ -2,6 +2,7 @@
 """Rooms of three buildings in two lights, as coloured squares, and tiny networks for them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,14 @@ def tiny_flags(tiny_weights: str) -> list[str]:
 @pytest.fixture
 def images(rooms: Path) -> PlaceImages:
     return PlaceImages(load_pixels(open_images(rooms), 16), "first")
+
+
+@pytest.fixture
+def walks(images: PlaceImages) -> PlaceImages:
+    """The same as if every folder were one walk with a camera."""
+    every = images.pixels.images
+    listed = replace(every, groups=tuple(str(name) for name in images.folders))
+    return PlaceImages(replace(images.pixels, images=listed), "first")
 
 
 @pytest.fixture

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
 import pytest
 
 from newfound_training.places.cells import Cells
+from newfound_training.places.data import PlaceImages
 from newfound_training.places.task import PlaceData
 
 
@@ -20,6 +23,15 @@ def test_a_cell_is_trained_on_all_but_its_target_and_kept_in_a_file(cells, tmp_p
     assert [p.name for p in (tmp_path / "run" / "cells" / "loft").iterdir()] == ["wbn_3.json"]
     monkeypatch.setattr("newfound_training.places.cells.train", None)
     assert cells.cell("loft", "wbn", 3) == cell
+
+
+def test_nothing_may_be_held_out_of_the_sources(walks, tiny, make_run):
+    whole = replace(tiny, domain_part="whole", iterations=1)  # each domain is one walk
+    run = make_run()
+    cells = Cells(PlaceData(PlaceImages(walks.pixels, "whole"), whole, run), whole, run)
+    weights = cells.cell("loft_day", "wbn", 0)["weights"]
+    assert set(weights["target"]) == {"loft_day"}
+    assert weights["sources"] == {}
 
 
 def test_an_interrupted_cell_goes_on_and_ends_the_same(cells, tmp_path, monkeypatch):

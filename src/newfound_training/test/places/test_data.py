@@ -62,6 +62,14 @@ def test_training_and_held_out_images_are_apart_in_every_domain(images):
         assert np.bincount(images.labels[held_out]).tolist() == [2, 2, 2]
 
 
+def test_one_walk_is_never_divided(walks):
+    sources = Sources.split(walks, ["cottage", "villa"], 0.25, seed=1)
+    trained = set(walks.folders[np.concatenate(sources.training)])
+    held_out = set(walks.folders[sources.validation])
+    assert len(trained) == len(held_out) == 2
+    assert not trained & held_out
+
+
 def test_without_a_domain_nothing_of_it_is_left(images):
     sources = Sources.split(images, ["cottage", "loft", "villa"], 0.1, seed=1).without(1)
     assert sources.names == ("cottage", "villa")

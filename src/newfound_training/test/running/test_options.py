@@ -34,10 +34,10 @@ def parse(*arguments):
 
 def test_defaults_flags_and_files_in_that_order(tmp_path):
     file = tmp_path / "options.yaml"
-    file.write_text("steps: 7\nrate: 2\nnames: [x, y]\ncache-limit-gb: 1.5\n")
+    file.write_text("steps: 7\nrate: 2\nnames: [x, y]\ncache-limit-gb: 1e-3\n")
     options = parse("--config", str(file), "--steps", "9")
     assert (options.steps, options.rate, options.names) == (9, 2.0, ("x", "y"))
-    assert options.cache_limit_gb == 1.5
+    assert options.cache_limit_gb == 0.001
     assert options.kind == "a"
 
 

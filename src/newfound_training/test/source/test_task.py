@@ -50,6 +50,17 @@ def test_held_out_images_are_never_trained_on(make_task):
     assert len(task.training_set) + len(task.validation_set) == 24
 
 
+def test_images_that_belong_together_are_held_out_together(tree, tmp_path):
+    pixels = load_pixels(open_images(tree), 32)
+    names = tuple(f"{i % 8 // 2}" for i in range(len(pixels)))  # pairs of each folder
+    pixels = replace(pixels, images=replace(pixels.images, groups=names))
+    options = replace(OPTIONS, validation_share=0.25)
+    task = SourceTask(pixels, options, Run("test", tmp_path, torch.device("cpu"), 0, ""))
+    held_out = {names[i] for i in task.validation_set}
+    assert len(held_out) == 1
+    assert not held_out & {names[i] for i in task.training_set}
+
+
 def test_the_network_starts_the_same_for_the_same_seed(make_task):
     one, other = make_task().model, make_task().model
     for a, b in zip(one.parameters(), other.parameters(), strict=True):

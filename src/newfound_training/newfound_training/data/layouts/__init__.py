@@ -13,7 +13,7 @@ from newfound_core.errors import ConfigError
 from newfound_training.data.images import ImageSet, Listed
 from newfound_training.data.layouts.cifar100 import list_cifar100
 from newfound_training.data.layouts.cold import list_cold
-from newfound_training.data.layouts.core50 import list_core50
+from newfound_training.data.layouts.core50 import list_core50, list_core50_categories
 from newfound_training.data.layouts.kth_handtool import list_kth_handtool
 from newfound_training.data.layouts.pacs import list_pacs
 from newfound_training.data.layouts.rgbd_object import list_rgbd_object
@@ -27,6 +27,7 @@ LAYOUTS: dict[str, Callable[[Path], Iterable[Listed]]] = {
     "cold": list_cold,
     "vpc": list_vpc,
     "core50": list_core50,
+    "core50_categories": list_core50_categories,
     "rgbd_object": list_rgbd_object,
     "cifar100": list_cifar100,
 }

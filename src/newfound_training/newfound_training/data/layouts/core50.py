@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """CORe50: `core50_128x128/s<session>/o<object>/C_<session>_<object>_<frame>.png`.
 
-Fifty objects of ten categories, five of each in order, in eleven sessions. The class is the
-object (`o7`), as in the thesis; the domain is the session, the group the object in it.
+Fifty objects of ten categories, five of each in order, in eleven sessions, which are the domains.
+The class is the object (`o07`) and the group its video in a session; or, as in the thesis, the
+class is the category and the group the object, so that all its videos stay together.
 """
 
 import re
@@ -44,6 +45,12 @@ def list_core50(root: Path) -> Iterator[Listed]:
             label = f"o{int(match[1]):02d}"
             for file in image_files(thing, root):
                 yield Listed(file, label, domain, f"{domain}/{label}")
+
+
+def list_core50_categories(root: Path) -> Iterator[Listed]:
+    """The same frames by category."""
+    for frame in list_core50(root):
+        yield frame._replace(label=category(frame.label), group=frame.label)
 
 
 def category(label: str) -> str:
