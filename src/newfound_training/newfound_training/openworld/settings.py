@@ -132,6 +132,12 @@ def _tuple(value: Any) -> Any:
 CHOSEN: dict[str, dict[str, Any]] = {
     "ncm": {"limits": "percentile", "percentile": 75.0},
     "nno": {"learning_rate": 0.01},
-    "deepnno": {"learning_rate": 0.01, "threshold_from": "held_out", "rejected_weight": 30.0},
+    # Long features leave DeepNNO nothing to push apart; short ones need a higher rate.
+    "deepnno": {
+        "learning_rate": 0.1,
+        "scale": 3.0,
+        "threshold_from": "held_out",
+        "rejected_weight": 9.0,
+    },
     "bdoc": {"learning_rate": 0.01},
 }
