@@ -15,6 +15,7 @@ from newfound_training.online.dial import DialTask
 from newfound_training.online.options import OnlineOptions
 from newfound_training.online.streams import Target
 from newfound_training.running.card import CARD_NAME
+from newfound_training.running.data import require_same_images
 from newfound_training.running.files import read_json, write_json
 from newfound_training.running.options import make_options, read_preset
 from newfound_training.running.run import Run
@@ -66,13 +67,15 @@ class Experiment:
         if key not in self._domains:
             if images.root not in self._decoded:
                 size, resize = self._size()
-                self._decoded[images.root] = load_pixels(
+                pixels = load_pixels(
                     images,
                     size,
                     strict=self.options.strict,
                     resize=resize,
                     limit_gb=self.options.cache_limit_gb,
                 )
+                require_same_images(pixels.images, self.run)
+                self._decoded[images.root] = pixels
             self._domains[key] = self._decoded[images.root].in_domain(name)
         return self._domains[key]
 

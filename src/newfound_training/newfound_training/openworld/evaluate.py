@@ -6,6 +6,7 @@ from typing import Any
 
 from newfound_core.atomic_file import write_bytes
 from newfound_core.errors import ConfigError
+from newfound_training.data import open_images
 from newfound_training.openworld.cells import Cell, Cells
 from newfound_training.openworld.figures import draw_steps, draw_trade_off
 from newfound_training.openworld.options import EvaluateOpenWorldOptions
@@ -20,6 +21,7 @@ from newfound_training.openworld.table import (
     summary,
 )
 from newfound_training.running.command import Command
+from newfound_training.running.data import require_same_images
 from newfound_training.running.run import Run
 
 BASELINE = "ncm"
@@ -31,6 +33,7 @@ def run_evaluate_openworld(options: EvaluateOpenWorldOptions, run: Run) -> dict[
     if run.team.processes > 1:
         raise ConfigError("evaluate-openworld runs in one process: start it without torchrun")
     settings = parse_rows(options.rows)
+    require_same_images(open_images(options.data, options.layout), run)
     rows = _all_runs(settings, options, Cells(options, run))
     summaries = {name: summary(runs) for name, runs in rows.items()}
     methods = {setting.name: setting.method for setting in settings}

@@ -30,6 +30,7 @@ from newfound_training.openworld.settings import make_setting, parse_values
 from newfound_training.running.card import write_model_card
 from newfound_training.running.command import Command
 from newfound_training.running.confusion import draw_confusions
+from newfound_training.running.data import require_same_images
 from newfound_training.running.log import TrainingLog
 from newfound_training.running.run import Run
 
@@ -43,6 +44,7 @@ class Training:
         self.options, self.run = options, run
         self.setting = make_setting(options.method, options.method, parse_values(options.set))
         self.groups = load_groups(options)
+        require_same_images(self.groups.pixels.images, run)
         self.backbone = build_network(options, run.seed).to(run.device)
 
     def incremental(self, log: TrainingLog) -> Incremental:

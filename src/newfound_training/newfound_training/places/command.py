@@ -19,6 +19,7 @@ from newfound_training.places.softening import choose_softening, soften
 from newfound_training.places.task import PlaceData, PlaceTask
 from newfound_training.running.card import write_model_card
 from newfound_training.running.command import Command
+from newfound_training.running.data import require_same_images
 from newfound_training.running.run import Run
 from newfound_training.running.training import train
 
@@ -72,6 +73,7 @@ def open_place_images(options: PlacesOptions, run: Run) -> PlaceImages:
         run.team.wait()
     if options.images_per_place:
         pixels = pixels.select(evenly_chosen(pixels.images, options.images_per_place))
+    require_same_images(pixels.images, run)
     return PlaceImages(pixels, options.domain_part)
 
 

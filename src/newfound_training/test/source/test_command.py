@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import shutil
 
 import pytest
 
@@ -31,6 +32,17 @@ def test_a_class_missing_in_one_of_the_domains_stops_at_once(tree, tmp_path, mak
     arguments = ["--data", str(tmp_path / "data"), "--out", str(tmp_path / "out"), *TINY]
     assert main(["train-source", *arguments]) == 1
     assert "has no images of mug" in capsys.readouterr().err
+
+
+def test_it_does_not_resume_on_other_images(tree, tmp_path, make_image, capsys):
+    data = shutil.copytree(tree, tmp_path / "data")
+    arguments = ["--data", str(data), "--domains", "bright", "--out", str(tmp_path / "out")]
+    assert main(["train-source", *arguments, *TINY, "--iterations", "1"]) == 0
+    make_image(data / "dark" / "red" / "new.png", (9, 9, 9), 0)  # in a domain that is not used
+    assert main(["train-source", *arguments, *TINY, "--iterations", "1", "--resume"]) == 0
+    make_image(data / "bright" / "red" / "new.png", (9, 9, 9), 0)
+    assert main(["train-source", *arguments, *TINY, "--iterations", "1", "--resume"]) != 0
+    assert "files were added, changed or removed" in capsys.readouterr().err
 
 
 @pytest.mark.slow
