@@ -19,11 +19,17 @@ from typing import Any
 
 import cv2
 
-from newfound_core.errors import CheckpointError, ConfigError, DataError, NewfoundError
+from newfound_core.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    NewfoundError,
+    TrainingError,
+)
 from newfound_core.open_world import job as jobs
 from newfound_core.open_world.job import JobResult, Outcome
 from newfound_core.open_world.memory import Sample
-from newfound_core.open_world.step_config import LearningCancelledError, TrainingError
+from newfound_core.open_world.step_config import LearningCancelledError
 from newfound_training.openworld.job_progress import JobReporter
 from newfound_training.openworld.knowledge import Knowledge, load_knowledge
 from newfound_training.openworld.learning import learn_class, limit_threads, save_knowledge

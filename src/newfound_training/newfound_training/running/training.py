@@ -2,8 +2,9 @@
 """The training loop: any method, resumable after any moment, alone or in a team of processes."""
 
 import logging
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from tqdm import tqdm
 
-from newfound_core.errors import ConfigError
+from newfound_core.errors import ConfigError, TrainingError
 from newfound_training.running.distributed import share_statistics
 from newfound_training.running.log import TrainingLog
 from newfound_training.running.options import CommonOptions, option
@@ -101,9 +102,12 @@ def train(task: Task, options: TrainingOptions, run: Run) -> dict[str, float]:
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
             terms = _step(task, batch, optimizer, step=step, options=options, run=run)
-            log.scalars("train", run.team.mean(terms) | {"lr": rates[0] * factor}, step)
+            losses = run.team.mean(terms)
+            _require_finite_loss(losses, step)
+            log.scalars("train", losses | {"lr": rates[0] * factor}, step)
             if (step + 1) % options.save_every == 0 or step + 1 == options.iterations:
                 _save(task, optimizer, step + 1, run)
+        _require_finite_weights(task.model)
         task.model.eval()
         metrics = task.evaluate()
         log.scalars("evaluation", metrics, options.iterations)
@@ -129,6 +133,26 @@ def _step(
     run.team.sum_gradients(p for g in optimizer.param_groups for p in g["params"])
     optimizer.step()
     return {k: v.detach() for k, v in terms.items()}
+
+
+def _require_finite_loss(losses: Mapping[str, float], step: int) -> None:
+    """A TrainingError at the first step whose loss is no number, in all processes alike."""
+    if not math.isfinite(sum(losses.values())):
+        terms = ", ".join(f"{name} {value:g}" for name, value in losses.items())
+        raise TrainingError(
+            f"the loss is no longer a finite number in step {step} ({terms}). Lower the learning "
+            "rates, give a --warmup, or look for damaged data"
+        )
+
+
+def _require_finite_weights(model: nn.Module) -> None:
+    """The same for what the last step made of the weights, which no loss has seen yet."""
+    spoilt = [n for n, p in model.named_parameters() if not bool(p.isfinite().all())]
+    if spoilt:
+        raise TrainingError(
+            f"{len(spoilt)} layers, {spoilt[0]} first, are no longer finite after the last step. "
+            "Lower the learning rates, or give a --warmup"
+        )
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:

@@ -45,6 +45,14 @@ def test_it_does_not_resume_on_other_images(tree, tmp_path, make_image, capsys):
     assert "files were added, changed or removed" in capsys.readouterr().err
 
 
+def test_training_that_goes_astray_leaves_no_checkpoint(tree, tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = ["--data", str(tree), "--domains", "bright", "--out", str(out), *TINY]
+    assert main(["train-source", *arguments, "--iterations", "6", "--new-lr", "1e30"]) == 1
+    assert "no longer a finite number" in capsys.readouterr().err
+    assert not (out / "checkpoint").exists()
+
+
 @pytest.mark.slow
 def test_killed_at_once_and_resumed_it_ends_with_the_same_weights(tree, same_weights_after_a_kill):
     arguments = ["train-source", "--data", tree, "--domains", "bright", *TINY]
