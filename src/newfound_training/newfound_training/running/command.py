@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from newfound_core.errors import NewfoundError
+from newfound_core.errors import ConfigError, NewfoundError
 from newfound_core.models import check_device
 from newfound_training.running.distributed import joined_team, local_device
 from newfound_training.running.options import (
@@ -34,7 +34,10 @@ class Command:
 
 
 def execute(command: Command, arguments: Sequence[str]) -> int:
-    """Runs a command; an error that newfound knows becomes a message, not a traceback."""
+    """Runs a command; an error that newfound knows becomes a message, not a traceback.
+
+    The exit code is 2 for options that cannot be right, 1 for any other such error.
+    """
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     parser = build_parser(command.name, command.options, command.summary, epilog=_epilog(command))
     try:
@@ -42,7 +45,7 @@ def execute(command: Command, arguments: Sequence[str]) -> int:
         _run(command, options, tuple(arguments))
     except NewfoundError as error:
         print(f"{command.name}: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt:
         print(f"{command.name}: interrupted; --resume goes on from here", file=sys.stderr)
         return 130

@@ -49,6 +49,16 @@ class TrainingOptions(CommonOptions):
         for name in ("iterations", "batch_size", "save_every"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("lr", "new_lr", "momentum", "weight_decay", "warmup"):
+            require_not_negative(name, getattr(self, name))
+        if not 0 <= self.drop_at <= 1:
+            raise ConfigError(f"drop_at must be a share in [0, 1], got {self.drop_at}")
+
+
+def require_not_negative(name: str, value: float) -> None:
+    """A ConfigError for a rate or a number that is negative or infinite."""
+    if not 0 <= value < math.inf:
+        raise ConfigError(f"{name} must not be negative or infinite, got {value}")
 
 
 class Task(ABC):

@@ -48,7 +48,7 @@ def test_the_file_computes_what_the_checkpoint_computes(checkpoint, tmp_path, ki
 
 
 def test_no_data_is_asked_for_but_a_checkpoint_is(tmp_path, capsys):
-    assert main(["export", "--out", str(tmp_path / "out")]) == 1
+    assert main(["export", "--out", str(tmp_path / "out")]) == 2
     assert "--checkpoint is required" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["export", "--data", "somewhere"])

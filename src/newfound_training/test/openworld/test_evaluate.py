@@ -38,7 +38,7 @@ def test_the_table_by_one_command_and_again_from_its_cells(small_flags, tmp_path
 
 
 def test_two_rows_of_one_name_are_refused(small_flags, capsys):
-    assert main(["evaluate-openworld", *small_flags, "--rows", "ncm", "ncm"]) == 1
+    assert main(["evaluate-openworld", *small_flags, "--rows", "ncm", "ncm"]) == 2
     assert "two rows are named 'ncm'" in capsys.readouterr().err
 
 

@@ -77,7 +77,7 @@ def test_it_does_not_resume_on_other_images(small_flags, squares, tmp_path, caps
 
 
 def test_an_option_that_the_method_does_not_have_is_refused(small_flags, capsys):
-    assert main(["train-openworld", *small_flags, "--set", "percentile=3"]) == 1
+    assert main(["train-openworld", *small_flags, "--set", "percentile=3"]) == 2
     assert "bdoc has no option percentile" in capsys.readouterr().err
 
 

@@ -49,7 +49,7 @@ def test_the_whole_table_by_one_command_and_again_from_its_files(rooms, tmp_path
 
 def test_two_domains_are_too_few(rooms, tmp_path, small_preset, capsys):
     arguments = ["--data", str(rooms), "--out", str(tmp_path / "out"), "--domain-part", "last"]
-    assert main(["evaluate-places", *arguments]) == 1
+    assert main(["evaluate-places", *arguments]) == 2
     assert "at least three are needed" in capsys.readouterr().err
 
 

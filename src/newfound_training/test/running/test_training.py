@@ -133,3 +133,10 @@ def test_weights_spoilt_by_the_last_step_are_noticed(make_run):
 def test_nothing_to_do_is_refused():
     with pytest.raises(ConfigError, match="iterations must be at least 1"):
         TrainingOptions(iterations=0)
+
+
+@pytest.mark.parametrize("name", ["lr", "new_lr", "momentum", "weight_decay", "warmup", "drop_at"])
+def test_rates_that_make_no_sense_are_refused(name):
+    for value in (-1, float("nan"), float("inf")):
+        with pytest.raises(ConfigError, match=f"{name} must"):
+            TrainingOptions(**{name: value})
