@@ -188,9 +188,15 @@ def _batches(task: Task, first: int, last: int, run: Run) -> Iterator[tuple[int,
 def _resume(task: Task, optimizer: Optimizer, run: Run) -> int:
     path = run.out / STATE_NAME
     done = load_state(path, task.model, optimizer) if path.exists() else 0
+    # Also a meeting point: nobody overwrites the file while another still reads it.
+    found = run.team.values_of_all(done, run.device)
+    if len(set(found)) > 1:
+        raise ConfigError(
+            f"the processes found saved states after {', '.join(map(str, found))} steps, by rank: "
+            f"{run.out} must be one folder that all machines share"
+        )
     if done and run.team.leads:
         _log.info("resuming after step %d", done)
-    run.team.wait()  # nobody overwrites the file while another still reads it
     return done
 
 

@@ -29,6 +29,14 @@ def test_it_learns_to_find_objects_and_its_checkpoint_does(boxes_data, tmp_path)
     assert len(found) > 0
 
 
+@pytest.mark.slow
+def test_killed_at_once_and_resumed_it_ends_with_the_same_weights(
+    boxes_data, same_weights_after_a_kill
+):
+    arguments = ["train-detector", "--data", boxes_data, *SMALL]
+    same_weights_after_a_kill(*arguments, "--iterations", 40, "--save-every", 3, "--out")
+
+
 def test_a_run_in_which_nothing_is_left_is_refused(boxes_data, tmp_path, capsys):
     arguments = ["train-detector", "--data", str(boxes_data), "--out", str(tmp_path / "out")]
     assert main([*arguments, *SMALL, "--leave-out", "mug", "cup"]) != 0
