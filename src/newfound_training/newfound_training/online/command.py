@@ -10,7 +10,12 @@ from newfound_core.errors import ConfigError
 from newfound_training.online.conditions import by_changes, changes_markdown, only_changed
 from newfound_training.online.experiment import Experiment
 from newfound_training.online.figures import draw_changes, draw_streams, draw_sweep
-from newfound_training.online.options import OnlineOptions, chosen_pairs, parse_pair
+from newfound_training.online.options import (
+    OnlineOptions,
+    chosen_pairs,
+    parse_pair,
+    refuse_other_dial_pairs,
+)
 from newfound_training.online.streams import Target
 from newfound_training.online.sweep import summary, sweep_streams
 from newfound_training.online.table import average_of, confusions, markdown, row_of
@@ -31,6 +36,7 @@ def run_evaluate_online(options: OnlineOptions, run: Run) -> dict[str, Any]:
         )
     experiment = Experiment(options, run)
     pairs = chosen_pairs(options, experiment.source_images, experiment.images)
+    refuse_other_dial_pairs(options, pairs)
     _require_every_class(pairs, experiment)
     targets = [experiment.target(source, target) for source, target in pairs]
     rows = [row_of(target, options) for target in targets]

@@ -135,6 +135,6 @@ class Experiment:
         if not path.exists():
             options = replace(self.source_options, domains=(source,))
             labelled = self.domain(self.source_images, source)
-            task = DialTask(labelled, self.domain(self.images, target), options, run)
+            task = DialTask(labelled, self._streamed(target), options, run)
             write_json(path, train(task, options, run))
         return read_json(path)
