@@ -14,7 +14,6 @@ from newfound_training.data import ImageSet, Pixels, load_pixels, open_images
 from newfound_training.online.dial import DialTask
 from newfound_training.online.options import OnlineOptions
 from newfound_training.online.streams import Target
-from newfound_training.running.card import CARD_NAME
 from newfound_training.running.data import require_same_images
 from newfound_training.running.files import read_json, write_json
 from newfound_training.running.options import make_options, read_preset
@@ -101,7 +100,7 @@ class Experiment:
 
     def _trained(self, source: str) -> Path:
         run = self.run.inside(f"sources/{source}")
-        if not (run.out / "checkpoint" / CARD_NAME).is_file():
+        if not (run.out / "result.json").is_file():  # written last
             options = replace(self.source_options, domains=(source,))
             _log.info("training on %s", source)
             metrics = train_on(self.domain(self.source_images, source), options, run)

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import shutil
+
 import pytest
 import torch
 
@@ -17,6 +19,26 @@ def experiment(tree, tmp_path, monkeypatch):
     )
     run = Run("test", tmp_path / "out", torch.device("cpu"), 0, str(tree))
     return Experiment(OnlineOptions(data=str(tree), frames=10), run)
+
+
+def test_a_source_killed_before_its_result_was_written_is_not_lost(
+    experiment, small_model, monkeypatch
+):
+    def train_on(pixels, options, run):
+        shutil.copytree(small_model.directory, run.out / "checkpoint", dirs_exist_ok=True)
+        (run.out / "checkpoint" / "README.md").write_text("a card")
+        return {"validation_accuracy": 0.5}
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("newfound_training.online.experiment.train_on", train_on)
+    with monkeypatch.context() as patch:
+        patch.setattr("newfound_training.online.experiment.write_json", killed)
+        with pytest.raises(KeyboardInterrupt):
+            experiment.model("bright")
+    experiment.model("bright")
+    assert (experiment.run.out / "sources" / "bright" / "result.json").is_file()
 
 
 def test_two_domain_training_sees_the_frames_of_the_stream_and_no_others(experiment, monkeypatch):
