@@ -83,7 +83,7 @@ def load_pixels(
     if not (wanted / _REPORT).is_file():
         _fill(wanted, images, prepare, keep=fits)
     corrupt = tuple(json.loads((wanted / _REPORT).read_text())["corrupt"])
-    _report(images, corrupt, strict)
+    report_corrupt(corrupt, len(images), images.root, strict=strict)
     bad = set(corrupt)
     kept = [i for i, source in enumerate(images.sources) if source.name not in bad]
     if not kept:
@@ -152,11 +152,12 @@ def _decode(path: Path | None, images: ImageSet, prepare: Preprocessing) -> list
     return corrupt
 
 
-def _report(images: ImageSet, corrupt: Sequence[str], strict: bool) -> None:
+def report_corrupt(corrupt: Sequence[str], total: int, root: Path, *, strict: bool) -> None:
+    """Lists corrupt images in the log, or with `strict` in a DataError."""
     if not corrupt:
         return
     shown = ", ".join(corrupt[:10]) + (f" and {len(corrupt) - 10} more" * (len(corrupt) > 10))
-    message = f"{len(corrupt)} of {len(images)} images in {images.root} are corrupt: {shown}"
+    message = f"{len(corrupt)} of {total} images in {root} are corrupt: {shown}"
     if strict:
         raise DataError(f"{message}. Repair or remove them, or leave --strict out to skip them")
     _log.warning("%s. They are left out", message)

@@ -5,14 +5,19 @@ DATA/annotations.json and DATA/images/…, or the same in each folder below DATA
 """
 
 import json
+import os
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from newfound_core.errors import DataError
+from newfound_training.data.files import ImageFile
+from newfound_training.data.pixels import report_corrupt
 
 FILE, IMAGES = "annotations.json", "images"
 
@@ -43,6 +48,39 @@ def without_classes(pictures: Sequence[Picture], labels: Collection[str]) -> lis
     To hide the boxes alone would teach a network that such things are background.
     """
     return [picture for picture in pictures if not set(picture.labels) & set(labels)]
+
+
+def sound_pictures(
+    pictures: Sequence[Picture], root: Path, *, strict: bool
+) -> tuple[list[Picture], list[str]]:
+    """The pictures that can be decoded, each tried once, and the files of the others.
+
+    With `strict` another one is a DataError.
+    """
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        tried = pool.map(_is_corrupt, pictures)
+        found = list(tqdm(tried, "checking", len(pictures), disable=None))
+    corrupt = [str(p.path) for p, bad in zip(pictures, found, strict=True) if bad]
+    report_corrupt(corrupt, len(pictures), root, strict=strict)
+    return [p for p, bad in zip(pictures, found, strict=True) if not bad], corrupt
+
+
+def _is_corrupt(picture: Picture) -> bool:
+    try:
+        _file(picture).read()  # OpenCV would fill the missing part of a file with grey
+    except DataError:
+        return True
+    return False
+
+
+def fingerprint(picture: Picture) -> str:
+    """Changes when a picture, its boxes or their labels do."""
+    known = f"{picture.boxes.tolist()} {picture.labels}"
+    return f"{picture.path} {_file(picture).fingerprint()} {known}"
+
+
+def _file(picture: Picture) -> ImageFile:
+    return ImageFile(picture.path, picture.path.parent)
 
 
 def _read(file: Path) -> list[Picture]:

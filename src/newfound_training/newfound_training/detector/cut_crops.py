@@ -22,16 +22,17 @@ from newfound_core.errors import ConfigError, DataError
 from newfound_training.detector.coco import Picture, read_pictures
 from newfound_training.detector.task import read_rgb
 from newfound_training.running.command import Command
-from newfound_training.running.options import RunOptions, option
+from newfound_training.running.options import OutputOptions, option
 from newfound_training.running.run import Run
 
 _JPEG = [cv2.IMWRITE_JPEG_QUALITY, 95]
 
 
 @dataclass(frozen=True)
-class CutOptions(RunOptions):
+class CutOptions(OutputOptions):
     """What is cut out, and how."""
 
+    seed: int = option(0, "of the random shifts")
     data: str = option("", "folder with annotations in the format of COCO", required=True)
     split: str = option("train", "first level of the tree that is written")
     classes: tuple[str, ...] = option((), "only these; none: all")

@@ -12,6 +12,8 @@ from newfound_training.running.training import TrainingOptions
 class DetectorOptions(TrainingOptions):
     """A region proposal network on a pretrained backbone, trained on boxes without names."""
 
+    data: str = option("", "folder with annotations in the format of COCO", required=True)
+    strict: bool = option(False, "stop at a corrupt picture instead of leaving it out")
     iterations: int = option(600, "number of steps")
     batch_size: int = option(8, "images per step, over all processes together")
     new_lr: float = option(0.02, "learning rate of layers that start from random values")

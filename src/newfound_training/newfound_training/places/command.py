@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 def run_train_places(options: PlacesOptions, run: Run) -> dict[str, Any]:
     """Trains, tests on the targets, and writes the checkpoint into `<out>/checkpoint`."""
+    _refuse_softening_without_labels(options)
     images = open_place_images(options, run)
     sources = split_sources(images, options)
     images.require_every_place(sources.names)
@@ -59,6 +60,14 @@ def run_train_places(options: PlacesOptions, run: Run) -> dict[str, Any]:
         "softening": candidates,
         "targets": tests,
     }
+
+
+def _refuse_softening_without_labels(options: PlacesOptions) -> None:
+    for name in ("softening", "assignment_smoothing", "assignment_temperature"):
+        if options.method != "wbn" and getattr(options, name) != getattr(PlacesOptions, name):
+            raise ConfigError(
+                f"{name} is for --method wbn: {options.method} has nothing to soften"
+            )
 
 
 def open_place_images(options: PlacesOptions, run: Run) -> PlaceImages:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from newfound_core.domain_branch import check_softening
 from newfound_core.errors import ConfigError
-from newfound_training.running.options import option
+from newfound_training.running.options import CommonOptions, option
 from newfound_training.running.training import TrainingOptions, require_not_negative
 
 DomainPart = Literal["whole", "first", "last"]
@@ -21,7 +21,7 @@ _NOT_NEGATIVE = (
 
 
 @dataclass(frozen=True)
-class PlacesOptions(TrainingOptions):
+class PlacesOptions(TrainingOptions, CommonOptions):
     """A pretrained network that learns places from several domains, for one it has not seen."""
 
     method: Literal["bn", "wbn", "wbn-latent", "bsf"] = option(

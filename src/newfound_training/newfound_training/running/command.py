@@ -28,7 +28,7 @@ class Command:
 
     name: str  # with dashes
     summary: str
-    options: type  # a dataclass derived from RunOptions
+    options: type  # a dataclass derived from OutputOptions
     run: Callable[[Any, Run], Mapping[str, Any]]  # returns what goes into result.json
     result_keys: Mapping[str, str]  # documented in --help
 
@@ -54,14 +54,15 @@ def execute(command: Command, arguments: Sequence[str]) -> int:
 
 def _run(command: Command, options: Any, arguments: tuple[str, ...]) -> None:
     require(options)
-    device = check_device(local_device(options.device))
+    # Not every command computes on a device, draws at random or works on a data folder.
+    device = check_device(local_device(getattr(options, "device", "cpu")))
     with joined_team(device) as team:
         run = Run(
             command.name,
             Path(options.out),
             device,
-            options.seed,
-            getattr(options, "data", ""),  # not every command works on images
+            getattr(options, "seed", 0),
+            getattr(options, "data", ""),
             team,
             arguments,
         )

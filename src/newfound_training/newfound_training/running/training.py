@@ -19,7 +19,7 @@ from tqdm import tqdm
 from newfound_core.errors import ConfigError, TrainingError
 from newfound_training.running.distributed import share_statistics
 from newfound_training.running.log import TrainingLog
-from newfound_training.running.options import CommonOptions, option
+from newfound_training.running.options import RunOptions, option
 from newfound_training.running.run import Run
 from newfound_training.running.schedule import learning_rate_factor
 from newfound_training.running.state import STATE_NAME, load_state, save_state
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class TrainingOptions(CommonOptions):
+class TrainingOptions(RunOptions):
     """How long and how fast a network is trained; every training command has these."""
 
     iterations: int = option(200, "number of steps")

@@ -47,6 +47,20 @@ def test_softening_chosen_on_the_sources_is_in_the_checkpoint(rooms, tmp_path, t
     assert config.assignment_temperature == best["temperature"]
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--softening", "given"],
+        ["--assignment-smoothing", "0.1"],
+        ["--assignment-temperature", "3"],
+    ],
+)
+def test_what_softens_wbn_is_refused_for_latent_domains(rooms, tmp_path, given, capsys):
+    arguments = ["--data", str(rooms), "--out", str(tmp_path / "out"), "--method", "wbn-latent"]
+    assert main(["train-places", *arguments, *given]) == 2
+    assert "is for --method wbn" in capsys.readouterr().err
+
+
 def test_one_source_is_too_few_for_domain_weights(rooms, tmp_path, tiny_flags, capsys):
     arguments = ["--data", str(rooms), "--out", str(tmp_path / "out"), *tiny_flags]
     arguments += ["--source-domains", "loft"]
