@@ -7,12 +7,7 @@ from typing import Any
 
 from newfound_core.errors import DataError
 from newfound_core.models import save_model
-from newfound_training.detector.coco import (
-    fingerprint,
-    read_pictures,
-    sound_pictures,
-    without_classes,
-)
+from newfound_training.detector.coco import fingerprint, sound_pictures, without_classes
 from newfound_training.detector.options import DetectorOptions
 from newfound_training.detector.task import DetectorTask
 from newfound_training.running.card import write_model_card
@@ -26,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 def run_train_detector(options: DetectorOptions, run: Run) -> dict[str, Any]:
     """Trains, and writes the checkpoint into `<out>/checkpoint`."""
-    everything = read_pictures(Path(options.data))
+    everything = options.pictures()
     wanted = without_classes(everything, options.leave_out)
     if not wanted:
         raise DataError(f"every picture of {options.data} shows a class of --leave-out")

@@ -16,9 +16,10 @@ from newfound_core.detection.proposals import Proposer
 from newfound_core.detection.region_proposer import load_region_proposer
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.knowledge.contents import Knowledge, read_knowledge
-from newfound_training.detector.coco import Picture, read_pictures
+from newfound_training.detector.coco import Picture
 from newfound_training.detector.figures import draw_outcomes
 from newfound_training.detector.measures import Scene, measure
+from newfound_training.detector.options import PictureOptions
 from newfound_training.detector.task import read_rgb
 from newfound_training.running.command import Command
 from newfound_training.running.options import RunOptions, option
@@ -28,14 +29,13 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class EvaluateDetectorOptions(RunOptions):
+class EvaluateDetectorOptions(RunOptions, PictureOptions):
     """A model, pictures, and the parameters of the node."""
 
-    data: str = option(
-        "", "folder with annotations in the format of COCO, and depth/", required=True
-    )
     checkpoint: str = option("", "open-world model, a folder", required=True)
-    proposers: tuple[Literal["depth", "rpn"], ...] = option(("depth",), "each is measured")
+    proposers: tuple[Literal["depth", "rpn"], ...] = option(
+        ("depth",), "each is measured; depth needs a folder depth/ beside that of the images"
+    )
     proposer_checkpoint: str = option("", "model of the region network, for rpn")
     max_regions: int = option(10, "objects looked at in a picture, at most")
     min_objectness: float = option(0.3, "regions of depth below this are no objects")
@@ -51,7 +51,7 @@ class EvaluateDetectorOptions(RunOptions):
 def run_evaluate_detector(options: EvaluateDetectorOptions, run: Run) -> dict[str, Any]:
     """Every proposer with the same knowledge on the same pictures."""
     knowledge = read_knowledge(Path(options.checkpoint), options.device)
-    pictures = read_pictures(Path(options.data))
+    pictures = options.pictures()
     found = {
         name: measure(_scenes(name, knowledge, pictures, options), knowledge.labels)
         for name in options.proposers
