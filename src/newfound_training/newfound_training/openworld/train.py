@@ -111,7 +111,7 @@ def run_train_openworld(options: TrainOpenWorldOptions, run: Run) -> dict[str, A
     if run.team.processes > 1:
         raise ConfigError("train-openworld runs in one process: start it without torchrun")
     training = Training(options, run)
-    with TrainingLog(run, 0) as log:
+    with TrainingLog(run, None) as log:  # what was finished is not repeated
         outcome = training.incremental(log).run()
         for number, record in enumerate(outcome.records):
             log.scalars("step", _numbers(chosen(record)), number + 1)
