@@ -122,12 +122,12 @@ COMMAND = Command(
     run_evaluate_detector,
     {
         "pictures, known_classes": "what it was measured on, and what the model knows",
-        "proposers": "for each proposer, at an IoU of 0.5: recall, known_recall and "
-        "unknown_class_recall (objects\n      covered by a region); known_map; "
-        "known_named_right and known_called_unknown (of all known\n      objects); "
-        "unknown_recall (unknown objects reported as such) and unknown_called_known;\n      "
-        "wilderness_impact (detections named after a known class that lie on unknown objects, "
-        "over\n      all other named ones); average_precision by class; classes (outcomes by "
-        "class)",
+        "proposers": "for each proposer objects (how many, known and unknown), and at an IoU of "
+        "0.5: recall,\n      known_recall and unknown_class_recall (objects covered by a region); "
+        "known_map;\n      known_named_right and known_called_unknown (of all known objects); "
+        "unknown_recall\n      (unknown objects reported as such) and unknown_called_known; "
+        "wilderness_impact\n      (detections named after a known class that lie on unknown "
+        "objects, over all other\n      named ones); average_precision by class; classes (by "
+        "class how many were named right,\n      called unknown, named wrong or missed)",
     },
 )

@@ -99,14 +99,15 @@ COMMAND = Command(
     run_evaluate_openworld,
     {
         "rows": "for each row chosen (its rule of rejection), runs, known_classes after each "
-        "step, and under both\n      rules mean_over_steps, last_step and by_step: mean and "
-        "spread (standard deviation over runs)\n      of closed_world_without_rejection, "
-        "closed_world_with_rejection, open_set, owr, owr_harmonic,\n      auroc, "
-        "correct_knowns_rejected, unknowns_rejected, rejection_difference",
+        "step, and under both\n      rules, nearest_beyond and all_beyond, mean_over_steps, "
+        "last_step and by_step: mean and\n      spread (standard deviation over runs) of "
+        "closed_world_without_rejection,\n      closed_world_with_rejection, open_set, owr, "
+        "owr_harmonic, auroc, correct_knowns_rejected,\n      unknowns_rejected, "
+        "rejection_difference",
         "above_baseline": "for each row its OWR-H over the steps less that of the row ncm with "
         "the same order and seed:\n      mean, spread, and in how many of the runs it is above",
-        "best": "for each method the row and rule with the highest OWR-H over the steps; with "
-        "--classes choice\n      this is how settings are chosen",
+        "best": "for each method the row and rule (reject_when) with the highest OWR-H over the "
+        "steps;\n      with --classes choice this is how settings are chosen",
         "rejection": "of the first bdoc row: limits class_specific, shared or at a percentile, in "
         "two_stage (from held-out\n      samples) or one_stage (from those trained on)",
     },

@@ -42,7 +42,9 @@ def cut_off(path):
     path.write_bytes(path.read_bytes()[:-500])  # its header is whole, its pixels are not
 
 
-def test_a_corrupt_picture_is_listed_and_left_out_or_fatal(boxes_data, tmp_path, capsys):
+def test_a_corrupt_picture_is_listed_and_left_out_or_fatal(
+    boxes_data, tmp_path, capsys, undocumented
+):
     data = shutil.copytree(boxes_data, tmp_path / "data")
     cut_off(data / "dark" / "images" / "0003.png")
     arguments = ["train-detector", "--data", str(data), *SMALL, "--iterations", "1"]
@@ -50,6 +52,7 @@ def test_a_corrupt_picture_is_listed_and_left_out_or_fatal(boxes_data, tmp_path,
     assert "1 of 24 images" in capsys.readouterr().err
     assert main([*arguments, "--out", str(tmp_path / "out")]) == 0
     result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert not undocumented("train-detector", result)
     assert result["corrupt_images"] == [str(data / "dark" / "images" / "0003.png")]
     assert result["training_images"] + result["validation_images"] == 23
 

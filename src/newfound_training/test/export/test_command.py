@@ -32,11 +32,12 @@ def run_graph(path, images):
 
 
 @pytest.mark.parametrize("kind", ["onnx", "program"])
-def test_the_file_computes_what_the_checkpoint_computes(checkpoint, tmp_path, kind):
+def test_the_file_computes_what_the_checkpoint_computes(checkpoint, tmp_path, kind, undocumented):
     out = tmp_path / "out"
     arguments = ["--checkpoint", str(checkpoint), "--out", str(out), "--format", kind]
     assert main(["export", *arguments]) == 0
     result = json.loads((out / "result.json").read_text())
+    assert not undocumented("export", result, result["preprocessing"])
     assert result["classes"] == ["a", "b", "c"]
     assert result["preprocessing"]["size"] == 32
     assert (result["inputs"], result["outputs"]) == (["images"], ["logits"])

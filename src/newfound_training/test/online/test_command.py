@@ -26,7 +26,7 @@ def small_preset(monkeypatch):
     )
 
 
-def test_the_whole_table_by_one_command(tree, tmp_path, small_preset):
+def test_the_whole_table_by_one_command(tree, tmp_path, small_preset, undocumented):
     out = tmp_path / "out"
     arguments = ["evaluate-online", "--data", str(tree), "--out", str(out)]
     arguments += ["--config", str(write_preset_like(tmp_path / "options.yaml"))]
@@ -41,6 +41,8 @@ def test_the_whole_table_by_one_command(tree, tmp_path, small_preset):
     assert result["verification"]["batch"] == {"frames": 12, "predicted_alike": 12}
     assert set(result["sweep"]["momentum"]) == {"0.1", "0.5"}
     assert set(result["sources"]) == {"bright", "dark"}
+    data = {"bright", "dark", "batch", "streaming", "0.1", "0.5", "2", "4"}
+    assert not undocumented("evaluate-online", result, data)
     for name in ("table.md", "streams.png", "sweep.png", "confusion.png"):
         assert (out / name).stat().st_size
 

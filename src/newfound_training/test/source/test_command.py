@@ -11,11 +11,12 @@ TINY = ["--backbone", "cifar_resnet20", "--weights", "random", "--image-size", "
 TINY += ["--frozen-stages", "0", "--batch-size", "8"]
 
 
-def test_images_become_a_checkpoint_with_a_card_and_a_result(tree, tmp_path):
+def test_images_become_a_checkpoint_with_a_card_and_a_result(tree, tmp_path, undocumented):
     out = tmp_path / "out"
     arguments = ["--data", str(tree), "--domains", "bright", "--out", str(out)]
     assert main(["train-source", *arguments, *TINY, "--iterations", "30"]) == 0
     result = json.loads((out / "result.json").read_text())
+    assert not undocumented("train-source", result)
     assert result["classes"] == ["blue", "green", "red"]
     assert result["training_images"] + result["validation_images"] == 24
     assert result["validation_accuracy"] == 1.0  # three colours are easy
