@@ -14,7 +14,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +38,9 @@ class Pixels:
     images: ImageSet  # without the corrupt ones
     size: int
     corrupt: tuple[str, ...]  # names of the images left out
-    array: np.ndarray | None  # [N, size, size, 3], or None: decoded when needed
+    array: np.ndarray | None  # [M, size, size, 3], or None: decoded when needed
     resize: Preprocessing
+    rows: np.ndarray  # [N] where each image is in the array, which is never copied
 
     def __len__(self) -> int:
         return len(self.images)
@@ -47,14 +48,13 @@ class Pixels:
     def __getitem__(self, index: int) -> np.ndarray:
         """One image, uint8 [size, size, 3] RGB."""
         if self.array is not None:
-            return self.array[index]
+            return self.array[self.rows[index]]
         return self.resize.resized(self.images.sources[index].read())
 
     def select(self, indices: np.ndarray | Sequence[int]) -> "Pixels":
-        """Some of the images; the pixels are copied into memory."""
+        """Some of the images; all pixels stay where they are."""
         indices = np.asarray(indices, dtype=np.int64)
-        array = None if self.array is None else self.array[indices]
-        return Pixels(self.images.select(indices), self.size, self.corrupt, array, self.resize)
+        return replace(self, images=self.images.select(indices), rows=self.rows[indices])
 
     def in_domain(self, name: str) -> "Pixels":
         """The images of one domain."""
@@ -89,7 +89,7 @@ def load_pixels(
     if not kept:
         raise DataError(f"none of the {len(images)} images in {images.root} can be decoded")
     array = np.load(wanted / _PIXELS, mmap_mode="r", allow_pickle=False) if fits else None
-    return Pixels(images.select(kept), size, corrupt, array, prepare)
+    return Pixels(images.select(kept), size, corrupt, array, prepare, np.arange(len(kept)))
 
 
 def cache_root() -> Path:

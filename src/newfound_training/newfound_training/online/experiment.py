@@ -61,7 +61,7 @@ class Experiment:
         return [name for pixels in self._decoded.values() for name in pixels.corrupt]
 
     def domain(self, images: ImageSet, name: str) -> Pixels:
-        """The images of one domain at the models' size, in memory."""
+        """The images of one domain at the models' size."""
         key = images.root, name
         if key not in self._domains:
             if images.root not in self._decoded:
