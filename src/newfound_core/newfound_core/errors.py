@@ -18,6 +18,10 @@ class DataError(NewfoundError):
     """An image, label, tensor or data set has not the form that was promised."""
 
 
+class TrainingError(NewfoundError):
+    """Training went astray and its result cannot be used."""
+
+
 class BackboneError(NewfoundError):
     """A network is unknown, or cannot serve as a backbone."""
 

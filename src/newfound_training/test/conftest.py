@@ -2,11 +2,12 @@
 """Small image trees, and commands run as a user runs them."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,9 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
+
+from newfound_training.commands import find
+from newfound_training.running.run import COMMON_RESULT_KEYS
 
 COLOURS = {"blue": (30, 60, 200), "green": (40, 180, 60), "red": (200, 40, 40)}
 
@@ -84,6 +88,24 @@ def run_command(command: Callable[..., list[str]]) -> Callable[..., subprocess.C
         )
 
     return run
+
+
+@pytest.fixture
+def undocumented() -> Callable[..., set[str]]:
+    """Keys of a result at any depth that `--help` does not name; `names` are those of the data."""
+
+    def keys(values: object) -> set[str]:
+        if isinstance(values, dict):
+            return set(values) | {key for value in values.values() for key in keys(value)}
+        return {key for v in values for key in keys(v)} if isinstance(values, list) else set()
+
+    def missing(command: str, result: dict, names: Iterable[str] = ()) -> set[str]:
+        found = keys({k: v for k, v in result.items() if k != "options"}) - set(names)
+        documented = {**COMMON_RESULT_KEYS, **find(command).result_keys}
+        words = set(re.findall(r"\w+", " ".join((*documented, *documented.values()))))
+        return found - words
+
+    return missing
 
 
 @pytest.fixture

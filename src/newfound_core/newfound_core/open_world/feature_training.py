@@ -9,18 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from newfound_core.errors import CheckpointError
+from newfound_core.errors import CheckpointError, TrainingError
 from newfound_core.open_world.inputs import Inputs, chunks, class_indices
 from newfound_core.open_world.memory import Sample
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.open_world.sampler import MemoryBatchSampler
-from newfound_core.open_world.step_config import (
-    EpochState,
-    Hooks,
-    Progress,
-    StepConfig,
-    TrainingError,
-)
+from newfound_core.open_world.step_config import EpochState, Hooks, Progress, StepConfig
 from newfound_core.open_world.trunk import set_trainable, split, train_mode
 
 Embed = Callable[[Tensor], Tensor]

@@ -9,10 +9,6 @@ from torch import Tensor
 from newfound_core.errors import ConfigError, NewfoundError
 
 
-class TrainingError(NewfoundError):
-    """Training went astray and its result cannot be used."""
-
-
 class LearningCancelledError(NewfoundError):
     """The step was asked to stop; the model it started from is untouched."""
 

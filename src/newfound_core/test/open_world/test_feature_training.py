@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from newfound_core.backbones import Backbone
-from newfound_core.errors import CheckpointError
+from newfound_core.errors import CheckpointError, TrainingError
 from newfound_core.open_world.feature_training import StepData, train_features
 from newfound_core.open_world.heads import build_head
 from newfound_core.open_world.model import EmbeddingConfig, OpenWorldModel
-from newfound_core.open_world.step_config import EpochState, Hooks, StepConfig, TrainingError
+from newfound_core.open_world.step_config import EpochState, Hooks, StepConfig
 
 CONFIG = StepConfig(epochs=4, batch_size=16, learning_rate=0.01, clip_gradient=5.0)
 

@@ -14,7 +14,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +38,9 @@ class Pixels:
     images: ImageSet  # without the corrupt ones
     size: int
     corrupt: tuple[str, ...]  # names of the images left out
-    array: np.ndarray | None  # [N, size, size, 3], or None: decoded when needed
+    array: np.ndarray | None  # [M, size, size, 3], or None: decoded when needed
     resize: Preprocessing
+    rows: np.ndarray  # [N] where each image is in the array, which is never copied
 
     def __len__(self) -> int:
         return len(self.images)
@@ -47,14 +48,13 @@ class Pixels:
     def __getitem__(self, index: int) -> np.ndarray:
         """One image, uint8 [size, size, 3] RGB."""
         if self.array is not None:
-            return self.array[index]
+            return self.array[self.rows[index]]
         return self.resize.resized(self.images.sources[index].read())
 
     def select(self, indices: np.ndarray | Sequence[int]) -> "Pixels":
-        """Some of the images; the pixels are copied into memory."""
+        """Some of the images; all pixels stay where they are."""
         indices = np.asarray(indices, dtype=np.int64)
-        array = None if self.array is None else self.array[indices]
-        return Pixels(self.images.select(indices), self.size, self.corrupt, array, self.resize)
+        return replace(self, images=self.images.select(indices), rows=self.rows[indices])
 
     def in_domain(self, name: str) -> "Pixels":
         """The images of one domain."""
@@ -83,13 +83,13 @@ def load_pixels(
     if not (wanted / _REPORT).is_file():
         _fill(wanted, images, prepare, keep=fits)
     corrupt = tuple(json.loads((wanted / _REPORT).read_text())["corrupt"])
-    _report(images, corrupt, strict)
+    report_corrupt(corrupt, len(images), images.root, strict=strict)
     bad = set(corrupt)
     kept = [i for i, source in enumerate(images.sources) if source.name not in bad]
     if not kept:
         raise DataError(f"none of the {len(images)} images in {images.root} can be decoded")
     array = np.load(wanted / _PIXELS, mmap_mode="r", allow_pickle=False) if fits else None
-    return Pixels(images.select(kept), size, corrupt, array, prepare)
+    return Pixels(images.select(kept), size, corrupt, array, prepare, np.arange(len(kept)))
 
 
 def cache_root() -> Path:
@@ -152,11 +152,12 @@ def _decode(path: Path | None, images: ImageSet, prepare: Preprocessing) -> list
     return corrupt
 
 
-def _report(images: ImageSet, corrupt: Sequence[str], strict: bool) -> None:
+def report_corrupt(corrupt: Sequence[str], total: int, root: Path, *, strict: bool) -> None:
+    """Lists corrupt images in the log, or with `strict` in a DataError."""
     if not corrupt:
         return
     shown = ", ".join(corrupt[:10]) + (f" and {len(corrupt) - 10} more" * (len(corrupt) > 10))
-    message = f"{len(corrupt)} of {len(images)} images in {images.root} are corrupt: {shown}"
+    message = f"{len(corrupt)} of {total} images in {root} are corrupt: {shown}"
     if strict:
         raise DataError(f"{message}. Repair or remove them, or leave --strict out to skip them")
     _log.warning("%s. They are left out", message)

@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures with boxes, from annotations in the JSON format of COCO.
 
-DATA/annotations.json and DATA/images/…, or the same in each folder below DATA
+DATA/annotations.json and DATA/images/…, or the same in each folder below DATA, or any one file
+of annotations and any folder of images, as COCO itself is published:
+DATA/annotations/instances_train2017.json and DATA/train2017/…
 """
 
 import json
+import os
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from newfound_core.errors import DataError
+from newfound_training.data.files import ImageFile
+from newfound_training.data.pixels import report_corrupt
 
 FILE, IMAGES = "annotations.json", "images"
 
@@ -26,15 +33,26 @@ class Picture:
     labels: tuple[str, ...]  # of the boxes
 
 
-def read_pictures(data: Path) -> list[Picture]:
-    """All pictures below a folder, in a fixed order; raises DataError."""
+def read_pictures(data: Path, annotations: str = "", images: str = "") -> list[Picture]:
+    """All pictures below a folder, in a fixed order; raises DataError.
+
+    `annotations` and `images` are a file and a folder in it, if they are not where they are
+    looked for.
+    """
+    files = [data / annotations] if annotations else _annotation_files(data)
+    folder = data / images if images else None
+    return [picture for file in files for picture in _read(file, folder)]
+
+
+def _annotation_files(data: Path) -> list[Path]:
     files = [data / FILE] if (data / FILE).is_file() else sorted(data.glob(f"*/{FILE}"))
     if not files:
         raise DataError(
-            f"{data} has no {FILE}, nor has a folder in it: give the folder that "
-            "`python -m newfound_sim generate detection` wrote, or data in the format of COCO"
+            f"{data} has no {FILE}, nor has a folder in it: give the folder that `python -m "
+            "newfound_sim generate detection` wrote, or with data of COCO name --annotations and "
+            "--images"
         )
-    return [picture for file in files for picture in _read(file)]
+    return files
 
 
 def without_classes(pictures: Sequence[Picture], labels: Collection[str]) -> list[Picture]:
@@ -45,7 +63,40 @@ def without_classes(pictures: Sequence[Picture], labels: Collection[str]) -> lis
     return [picture for picture in pictures if not set(picture.labels) & set(labels)]
 
 
-def _read(file: Path) -> list[Picture]:
+def sound_pictures(
+    pictures: Sequence[Picture], root: Path, *, strict: bool
+) -> tuple[list[Picture], list[str]]:
+    """The pictures that can be decoded, each tried once, and the files of the others.
+
+    With `strict` another one is a DataError.
+    """
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        tried = pool.map(_is_corrupt, pictures)
+        found = list(tqdm(tried, "checking", len(pictures), disable=None))
+    corrupt = [str(p.path) for p, bad in zip(pictures, found, strict=True) if bad]
+    report_corrupt(corrupt, len(pictures), root, strict=strict)
+    return [p for p, bad in zip(pictures, found, strict=True) if not bad], corrupt
+
+
+def _is_corrupt(picture: Picture) -> bool:
+    try:
+        _file(picture).read()  # OpenCV would fill the missing part of a file with grey
+    except DataError:
+        return True
+    return False
+
+
+def fingerprint(picture: Picture) -> str:
+    """Changes when a picture, its boxes or their labels do."""
+    known = f"{picture.boxes.tolist()} {picture.labels}"
+    return f"{picture.path} {_file(picture).fingerprint()} {known}"
+
+
+def _file(picture: Picture) -> ImageFile:
+    return ImageFile(picture.path, picture.path.parent)
+
+
+def _read(file: Path, folder: Path | None) -> list[Picture]:
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
         names = {c["id"]: str(c["name"]) for c in document["categories"]}
@@ -53,22 +104,28 @@ def _read(file: Path) -> list[Picture]:
         for entry in document["annotations"]:
             if not entry.get("iscrowd"):
                 found[entry["image_id"]].append(entry)
-        return [_picture(file, image, found[image["id"]], names) for image in document["images"]]
+        return [
+            _picture(_find(image, file, folder), found[image["id"]], names)
+            for image in document["images"]
+        ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{file} is not an annotation file of COCO: {error!r}") from error
 
 
-def _picture(
-    file: Path, image: dict[str, Any], entries: list[dict[str, Any]], names: dict[int, str]
-) -> Picture:
+def _find(image: dict[str, Any], file: Path, folder: Path | None) -> Path:
+    """The file of a picture: in the folder given, or beside the annotations."""
     name = Path(image["file_name"])
     if name.is_absolute() or ".." in name.parts:
         raise DataError(f"{file} refers to {str(name)!r}, outside of its folder")
-    path = next(
-        (p for p in (file.parent / name, file.parent / IMAGES / name) if p.is_file()), None
-    )
+    folders = [folder] if folder else [file.parent, file.parent / IMAGES]
+    path = next((f / name for f in folders if (f / name).is_file()), None)
     if path is None:
-        raise DataError(f"{file} refers to {str(name)!r}, which is not there")
+        looked = " or ".join(map(str, folders))
+        raise DataError(f"{file} refers to {str(name)!r}, which is not there: not in {looked}")
+    return path
+
+
+def _picture(path: Path, entries: list[dict[str, Any]], names: dict[int, str]) -> Picture:
     corners = np.array([entry["bbox"] for entry in entries], np.float32).reshape(-1, 4)
     corners[:, 2:] += corners[:, :2]
     return Picture(path, corners, tuple(names[entry["category_id"]] for entry in entries))

@@ -7,6 +7,7 @@ table and maybe of a neighbour.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,20 +20,21 @@ from newfound_core.atomic_file import write_bytes
 from newfound_core.detection.boxes import areas
 from newfound_core.detection.regions import crops_of
 from newfound_core.errors import ConfigError, DataError
-from newfound_training.detector.coco import Picture, read_pictures
+from newfound_training.detector.coco import Picture
+from newfound_training.detector.options import PictureOptions
 from newfound_training.detector.task import read_rgb
 from newfound_training.running.command import Command
-from newfound_training.running.options import RunOptions, option
+from newfound_training.running.options import option
 from newfound_training.running.run import Run
 
 _JPEG = [cv2.IMWRITE_JPEG_QUALITY, 95]
 
 
 @dataclass(frozen=True)
-class CutOptions(RunOptions):
+class CutOptions(PictureOptions):
     """What is cut out, and how."""
 
-    data: str = option("", "folder with annotations in the format of COCO", required=True)
+    seed: int = option(0, "of the random shifts")
     split: str = option("train", "first level of the tree that is written")
     classes: tuple[str, ...] = option((), "only these; none: all")
     margin: float = option(0.15, "around a box; crop_margin of the detector")
@@ -51,11 +53,23 @@ def run_cut_crops(options: CutOptions, run: Run) -> dict[str, Any]:
     """Writes `<out>/<split>/<class>/<folder>_<picture>_<object>.jpg`."""
     generator = np.random.default_rng([run.seed, 12])
     counts: Counter[str] = Counter()
-    for picture in tqdm(read_pictures(Path(options.data)), "pictures", disable=None):
+    pictures = options.pictures()
+    _refuse_paths(options.classes or sorted({n for p in pictures for n in p.labels}))
+    for picture in tqdm(pictures, "pictures", disable=None):
         counts += _cut(picture, options, run.out / options.split, generator)
     if not counts:
         raise DataError(f"{options.data} shows no object of the wanted classes")
     return {"crops": dict(sorted(counts.items()))}
+
+
+def _refuse_paths(labels: Iterable[str]) -> None:
+    """A class is written into a folder of its name, which must lie where it is looked for."""
+    for label in labels:
+        if not label.strip() or label.startswith(".") or set(label) & set("/\\\0"):
+            raise DataError(
+                f"the class {label!r} cannot be the name of a folder: rename it in the "
+                "annotations, or name others with --classes"
+            )
 
 
 def _cut(

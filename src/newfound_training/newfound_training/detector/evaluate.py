@@ -16,9 +16,10 @@ from newfound_core.detection.proposals import Proposer
 from newfound_core.detection.region_proposer import load_region_proposer
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.knowledge.contents import Knowledge, read_knowledge
-from newfound_training.detector.coco import Picture, read_pictures
+from newfound_training.detector.coco import Picture
 from newfound_training.detector.figures import draw_outcomes
 from newfound_training.detector.measures import Scene, measure
+from newfound_training.detector.options import PictureOptions
 from newfound_training.detector.task import read_rgb
 from newfound_training.running.command import Command
 from newfound_training.running.options import RunOptions, option
@@ -28,14 +29,13 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class EvaluateDetectorOptions(RunOptions):
+class EvaluateDetectorOptions(RunOptions, PictureOptions):
     """A model, pictures, and the parameters of the node."""
 
-    data: str = option(
-        "", "folder with annotations in the format of COCO, and depth/", required=True
-    )
     checkpoint: str = option("", "open-world model, a folder", required=True)
-    proposers: tuple[Literal["depth", "rpn"], ...] = option(("depth",), "each is measured")
+    proposers: tuple[Literal["depth", "rpn"], ...] = option(
+        ("depth",), "each is measured; depth needs a folder depth/ beside that of the images"
+    )
     proposer_checkpoint: str = option("", "model of the region network, for rpn")
     max_regions: int = option(10, "objects looked at in a picture, at most")
     min_objectness: float = option(0.3, "regions of depth below this are no objects")
@@ -51,7 +51,7 @@ class EvaluateDetectorOptions(RunOptions):
 def run_evaluate_detector(options: EvaluateDetectorOptions, run: Run) -> dict[str, Any]:
     """Every proposer with the same knowledge on the same pictures."""
     knowledge = read_knowledge(Path(options.checkpoint), options.device)
-    pictures = read_pictures(Path(options.data))
+    pictures = options.pictures()
     found = {
         name: measure(_scenes(name, knowledge, pictures, options), knowledge.labels)
         for name in options.proposers
@@ -122,12 +122,12 @@ COMMAND = Command(
     run_evaluate_detector,
     {
         "pictures, known_classes": "what it was measured on, and what the model knows",
-        "proposers": "for each proposer, at an IoU of 0.5: recall, known_recall and "
-        "unknown_class_recall (objects\n      covered by a region); known_map; "
-        "known_named_right and known_called_unknown (of all known\n      objects); "
-        "unknown_recall (unknown objects reported as such) and unknown_called_known;\n      "
-        "wilderness_impact (detections named after a known class that lie on unknown objects, "
-        "over\n      all other named ones); average_precision by class; classes (outcomes by "
-        "class)",
+        "proposers": "for each proposer objects (how many, known and unknown), and at an IoU of "
+        "0.5: recall,\n      known_recall and unknown_class_recall (objects covered by a region); "
+        "known_map;\n      known_named_right and known_called_unknown (of all known objects); "
+        "unknown_recall\n      (unknown objects reported as such) and unknown_called_known; "
+        "wilderness_impact\n      (detections named after a known class that lie on unknown "
+        "objects, over all other\n      named ones); average_precision by class; classes (by "
+        "class how many were named right,\n      called unknown, named wrong or missed)",
     },
 )

@@ -1,17 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every option of `train_detector`."""
+"""Every option of `train_detector`, and those of all commands that read pictures with boxes."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from newfound_core.errors import ConfigError
-from newfound_training.running.options import option
+from newfound_training.detector.coco import Picture, read_pictures
+from newfound_training.running.options import OutputOptions, option
 from newfound_training.running.training import TrainingOptions
 
 
 @dataclass(frozen=True)
-class DetectorOptions(TrainingOptions):
+class PictureOptions(OutputOptions):
+    """Where pictures and their boxes are."""
+
+    data: str = option("", "folder with annotations in the format of COCO", required=True)
+    annotations: str = option(
+        "", "file in it, as annotations/instances_train2017.json; none: every annotations.json"
+    )
+    images: str = option("", "folder in it, as train2017; none: beside the annotations, images/")
+
+    def pictures(self) -> list[Picture]:
+        """All of them, in a fixed order."""
+        return read_pictures(Path(self.data), self.annotations, self.images)
+
+
+@dataclass(frozen=True)
+class DetectorOptions(TrainingOptions, PictureOptions):
     """A region proposal network on a pretrained backbone, trained on boxes without names."""
 
+    strict: bool = option(False, "stop at a corrupt picture instead of leaving it out")
     iterations: int = option(600, "number of steps")
     batch_size: int = option(8, "images per step, over all processes together")
     new_lr: float = option(0.02, "learning rate of layers that start from random values")

@@ -13,14 +13,14 @@ from newfound_core.errors import ConfigError
 from newfound_core.export import ExportReport, export_onnx, save_program
 from newfound_core.models import load_model
 from newfound_training.running.command import Command
-from newfound_training.running.options import RunOptions, option
+from newfound_training.running.options import OutputOptions, option
 from newfound_training.running.run import Run
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class ExportOptions(RunOptions):
+class ExportOptions(OutputOptions):
     """Which model, and for which engine."""
 
     checkpoint: str = option("", "folder of the model", required=True)

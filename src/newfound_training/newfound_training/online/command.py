@@ -10,7 +10,12 @@ from newfound_core.errors import ConfigError
 from newfound_training.online.conditions import by_changes, changes_markdown, only_changed
 from newfound_training.online.experiment import Experiment
 from newfound_training.online.figures import draw_changes, draw_streams, draw_sweep
-from newfound_training.online.options import OnlineOptions, chosen_pairs, parse_pair
+from newfound_training.online.options import (
+    OnlineOptions,
+    chosen_pairs,
+    parse_pair,
+    refuse_other_dial_pairs,
+)
 from newfound_training.online.streams import Target
 from newfound_training.online.sweep import summary, sweep_streams
 from newfound_training.online.table import average_of, confusions, markdown, row_of
@@ -31,6 +36,7 @@ def run_evaluate_online(options: OnlineOptions, run: Run) -> dict[str, Any]:
         )
     experiment = Experiment(options, run)
     pairs = chosen_pairs(options, experiment.source_images, experiment.images)
+    refuse_other_dial_pairs(options, pairs)
     _require_every_class(pairs, experiment)
     targets = [experiment.target(source, target) for source, target in pairs]
     rows = [row_of(target, options) for target in targets]
@@ -120,19 +126,21 @@ COMMAND = Command(
         "pairs": "one entry per pair: source, target, frames, orders; under source_only, "
         "re_estimated\n      and each estimator the accuracies after_25, after_50, after_90 "
         "(the tenth of the\n      stream that begins there), last_half and all, as means over "
-        "orders; under each\n      estimator also gap_closed, the share of the way from "
-        "source_only to re_estimated in\n      the last half (null if that is not at least "
-        "two points up); dial, the accuracy of\n      two-domain training, where asked for",
+        "orders; under each\n      estimator also last_half_spread (standard deviation over "
+        "orders) and gap_closed, the\n      share of the way from source_only to re_estimated in "
+        "the last half (null if that is\n      not at least two points up); dial, the accuracy "
+        "of two-domain training, where asked for",
         "average": "the same over all pairs; gap_closed is that of the averages, mean_gap_closed "
         "the mean\n      over the pairs_with_gap pairs that have one",
         "by_changes": "with --conditions: for each number of changed conditions the pairs, and "
-        "means over\n      them in the last half: accuracies, and gains over source_only with "
-        "standard error",
+        "means over\n      them in the last half: accuracies, and under <method>_gain the gain "
+        "over source_only,\n      its mean and standard_error",
         "only_changed": "the same where one condition changed, for each condition",
-        "sources": "validation accuracy of the models trained here",
-        "verification": "frames given to ONDA one by one, and how many of them the fast replay "
-        "predicts alike",
-        "sweep": "accuracies for each value of momentum and frames_per_update",
+        "sources": "validation_accuracy of the models trained here",
+        "verification": "for each estimator frames, given to ONDA one by one, and "
+        "predicted_alike, how many\n      of them the fast replay predicts alike",
+        "sweep": "pair, estimator and orders of the sweep; for each value of momentum and "
+        "frames_per_update\n      the accuracies as above",
         "corrupt_images": "names of those left out",
     },
 )

@@ -14,7 +14,7 @@ from newfound_training.data import ImageSet, Pixels, load_pixels, open_images
 from newfound_training.online.dial import DialTask
 from newfound_training.online.options import OnlineOptions
 from newfound_training.online.streams import Target
-from newfound_training.running.card import CARD_NAME
+from newfound_training.running.data import require_same_images
 from newfound_training.running.files import read_json, write_json
 from newfound_training.running.options import make_options, read_preset
 from newfound_training.running.run import Run
@@ -61,18 +61,20 @@ class Experiment:
         return [name for pixels in self._decoded.values() for name in pixels.corrupt]
 
     def domain(self, images: ImageSet, name: str) -> Pixels:
-        """The images of one domain at the models' size, in memory."""
+        """The images of one domain at the models' size."""
         key = images.root, name
         if key not in self._domains:
             if images.root not in self._decoded:
                 size, resize = self._size()
-                self._decoded[images.root] = load_pixels(
+                pixels = load_pixels(
                     images,
                     size,
                     strict=self.options.strict,
                     resize=resize,
                     limit_gb=self.options.cache_limit_gb,
                 )
+                require_same_images(pixels.images, self.run)
+                self._decoded[images.root] = pixels
             self._domains[key] = self._decoded[images.root].in_domain(name)
         return self._domains[key]
 
@@ -98,7 +100,7 @@ class Experiment:
 
     def _trained(self, source: str) -> Path:
         run = self.run.inside(f"sources/{source}")
-        if not (run.out / "checkpoint" / CARD_NAME).is_file():
+        if not (run.out / "result.json").is_file():  # written last
             options = replace(self.source_options, domains=(source,))
             _log.info("training on %s", source)
             metrics = train_on(self.domain(self.source_images, source), options, run)
@@ -132,6 +134,6 @@ class Experiment:
         if not path.exists():
             options = replace(self.source_options, domains=(source,))
             labelled = self.domain(self.source_images, source)
-            task = DialTask(labelled, self.domain(self.images, target), options, run)
+            task = DialTask(labelled, self._streamed(target), options, run)
             write_json(path, train(task, options, run))
         return read_json(path)

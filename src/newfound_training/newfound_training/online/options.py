@@ -71,6 +71,16 @@ def chosen_pairs(
     return [(source, target) for source, target in everything if source != target]
 
 
+def refuse_other_dial_pairs(options: OnlineOptions, pairs: list[tuple[str, str]]) -> None:
+    """A ConfigError for a pair of --dial that the table does not have."""
+    known = [f"{source}:{target}" for source, target in pairs]
+    for text in options.dial:
+        if text not in known:
+            raise ConfigError(
+                f"dial names {text!r}, but the pairs of the table are {', '.join(known)}"
+            )
+
+
 def parse_pair(
     text: str, options: OnlineOptions, sources: ImageSet, targets: ImageSet
 ) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from newfound_core.atomic_file import write_bytes
 from newfound_core.errors import ConfigError
+from newfound_training.data import open_images
 from newfound_training.openworld.cells import Cell, Cells
 from newfound_training.openworld.figures import draw_steps, draw_trade_off
 from newfound_training.openworld.options import EvaluateOpenWorldOptions
@@ -20,6 +21,7 @@ from newfound_training.openworld.table import (
     summary,
 )
 from newfound_training.running.command import Command
+from newfound_training.running.data import require_same_images
 from newfound_training.running.run import Run
 
 BASELINE = "ncm"
@@ -31,6 +33,7 @@ def run_evaluate_openworld(options: EvaluateOpenWorldOptions, run: Run) -> dict[
     if run.team.processes > 1:
         raise ConfigError("evaluate-openworld runs in one process: start it without torchrun")
     settings = parse_rows(options.rows)
+    require_same_images(open_images(options.data, options.layout), run)
     rows = _all_runs(settings, options, Cells(options, run))
     summaries = {name: summary(runs) for name, runs in rows.items()}
     methods = {setting.name: setting.method for setting in settings}
@@ -101,14 +104,15 @@ COMMAND = Command(
     run_evaluate_openworld,
     {
         "rows": "for each row chosen (its rule of rejection), runs, known_classes after each "
-        "step, and under both\n      rules mean_over_steps, last_step and by_step: mean and "
-        "spread (standard deviation over runs)\n      of closed_world_without_rejection, "
-        "closed_world_with_rejection, open_set, owr, owr_harmonic,\n      auroc, "
-        "correct_knowns_rejected, unknowns_rejected, rejection_difference",
+        "step, and under both\n      rules, nearest_beyond and all_beyond, mean_over_steps, "
+        "last_step and by_step: mean and\n      spread (standard deviation over runs) of "
+        "closed_world_without_rejection,\n      closed_world_with_rejection, open_set, owr, "
+        "owr_harmonic, auroc, correct_knowns_rejected,\n      unknowns_rejected, "
+        "rejection_difference",
         "above_baseline": "for each row its OWR-H over the steps less that of the row ncm with "
         "the same order and seed:\n      mean, spread, and in how many of the runs it is above",
-        "best": "for each method the row and rule with the highest OWR-H over the steps; with "
-        "--classes choice\n      this is how settings are chosen",
+        "best": "for each method the row and rule (reject_when) with the highest OWR-H over the "
+        "steps;\n      with --classes choice this is how settings are chosen",
         "rejection": "of the first bdoc row: limits class_specific, shared or at a percentile, in "
         "two_stage (from held-out\n      samples) or one_stage (from those trained on)",
     },

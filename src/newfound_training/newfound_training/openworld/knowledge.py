@@ -49,9 +49,9 @@ class Knowledge:
         return self.model.backbone
 
 
-def load_knowledge(directory: Path) -> Knowledge:
+def load_knowledge(directory: Path, device: torch.device | str = "cpu") -> Knowledge:
     """Reads an open-world checkpoint; one without a memory cannot go on learning."""
-    loaded = load_model(directory, tuple(HEADS))
+    loaded = load_model(directory, tuple(HEADS), device)
     if not loaded.metadata.memory:
         raise CheckpointError(f"{directory} has no memory: it cannot learn without forgetting")
     return Knowledge(loaded, load_memory(directory / "memory"))
@@ -73,7 +73,7 @@ class MappedSamples:
     def __init__(self, knowledge: Knowledge, frozen_stages: int, folder: Path) -> None:
         trunk, self.rest = cut(knowledge.backbone, frozen_stages)
         self._preprocessing = knowledge.loaded.metadata.preprocessing
-        self._trunk = Trunk(trunk, self._preprocessing, torch.device("cpu"))
+        self._trunk = Trunk(trunk, self._preprocessing, knowledge.loaded.device)
         self._folder = folder
         self._originals: list[Sample] = []
 

@@ -18,12 +18,20 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+import torch
 
-from newfound_core.errors import CheckpointError, ConfigError, DataError, NewfoundError
+from newfound_core.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    NewfoundError,
+    TrainingError,
+)
+from newfound_core.models import check_device
 from newfound_core.open_world import job as jobs
 from newfound_core.open_world.job import JobResult, Outcome
 from newfound_core.open_world.memory import Sample
-from newfound_core.open_world.step_config import LearningCancelledError, TrainingError
+from newfound_core.open_world.step_config import LearningCancelledError
 from newfound_training.openworld.job_progress import JobReporter
 from newfound_training.openworld.knowledge import Knowledge, load_knowledge
 from newfound_training.openworld.learning import learn_class, limit_threads, save_knowledge
@@ -34,6 +42,7 @@ from newfound_training.running.run import Run
 _log = logging.getLogger(__name__)
 _RESERVE_NAME, _RESERVE_BYTES = ".reserve", 256 * 1024
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_CPU = torch.device("cpu")
 _FEWEST_IMAGES = 2  # one to learn from, one to hold out
 
 
@@ -61,6 +70,13 @@ class LearnOptions:
     job: str = option("", "the job's folder; see newfound_core.open_world.job", required=True)
     threads: int = option(0, "cores to use; 0: as many as there are")
     niceness: int = option(10, "added to the process's own; the camera comes first")
+    device: str = option("cpu", "cpu, cuda, cuda:1, …; never chosen silently")
+
+    def __post_init__(self) -> None:
+        if min(self.threads, self.niceness) < 0:
+            raise ConfigError("threads and niceness must not be negative")
+        if not self.job or not Path(self.job).is_dir():
+            raise ConfigError(f"--job must name a folder, got {self.job!r}")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -68,19 +84,20 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     epilog = "keys of result.json:\n" + "\n".join(f"  {k}\n      {v}" for k, v in KEYS.items())
     parser = build_parser("learn", LearnOptions, COMMAND.summary, epilog=epilog)
-    options = parse_options(LearnOptions, "learn", parser, arguments)
-    directory = Path(options.job)
-    if not options.job or not directory.is_dir():
-        print(f"learn: --job must name a folder, got {options.job!r}", file=sys.stderr)
+    try:
+        options = parse_options(LearnOptions, "learn", parser, arguments)
+        device = check_device(options.device)
+    except ConfigError as error:
+        print(f"learn: {error}", file=sys.stderr)
         return 2
     os.nice(options.niceness)
     limit_threads(options.threads)
-    result = finish_job(directory)
+    result = finish_job(Path(options.job), device)
     print(f"learn: {result.outcome}. {result.message}".strip(), file=sys.stderr)
     return 0 if result.learned else 3
 
 
-def finish_job(directory: Path) -> JobResult:
+def finish_job(directory: Path, device: torch.device = _CPU) -> JobResult:
     """Starts, resumes or merely reports a job; its result is on disk afterwards."""
     done = jobs.read_result(directory)
     if done is not None:
@@ -88,7 +105,7 @@ def finish_job(directory: Path) -> JobResult:
     started = time.monotonic()
     _reserve(directory)
     try:
-        result = _work(directory, started)
+        result = _work(directory, started, device)
     except Exception as error:  # the node must hear of everything, faults of ours included
         result = _failure(error, time.monotonic() - started)
         _log.debug("the job failed", exc_info=error)
@@ -98,11 +115,11 @@ def finish_job(directory: Path) -> JobResult:
     return result
 
 
-def _work(directory: Path, started: float) -> JobResult:
+def _work(directory: Path, started: float, device: torch.device) -> JobResult:
     reporter = JobReporter(directory)
     reporter.report("loading")
     job = jobs.read_job(directory)
-    knowledge = _knowledge(directory / job.knowledge)
+    knowledge = _knowledge(directory / job.knowledge, device)
     new, left_out = _new_samples(directory, job)
     learned = learn_class(knowledge, job, new, directory / jobs.STATE_NAME, reporter)
     loss = learned.accuracy_loss()
@@ -118,14 +135,14 @@ def _work(directory: Path, started: float) -> JobResult:
         )
         return JobResult("forgot_too_much", message, _since(started), **facts)
     reporter.report("saving")
-    save_knowledge(directory / jobs.CHECKPOINT_NAME, learned, knowledge, job)
+    save_knowledge(directory / jobs.CHECKPOINT_NAME, learned, knowledge, job, len(new))
     reporter.report("saving", 1, 1)
     return JobResult("learned", "", _since(started), **facts)
 
 
-def _knowledge(directory: Path) -> Knowledge:
+def _knowledge(directory: Path, device: torch.device) -> Knowledge:
     try:
-        return load_knowledge(directory)
+        return load_knowledge(directory, device)
     except NewfoundError as error:
         raise BadKnowledgeError(str(error)) from error
 

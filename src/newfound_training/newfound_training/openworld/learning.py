@@ -28,6 +28,7 @@ from newfound_training.openworld.material import cut, map_inputs
 from newfound_training.openworld.measure import features_of
 from newfound_training.openworld.settings import make_setting
 from newfound_training.openworld.state import StateFolder
+from newfound_training.running.card import write_model_card
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,17 @@ class LearnedClass:
         """By how much the classes known before are recognised less, on average."""
         losses = [a.before - a.after for a in self.accuracy.values() if a.before is not None]
         return sum(losses) / len(losses) if losses else 0.0
+
+    def metrics(self, label: str) -> dict[str, float]:
+        """What was measured on held-out samples, for the provenance and the model card."""
+        before = [a.before for a in self.accuracy.values() if a.before is not None]
+        after = [a.after for a in self.accuracy.values() if a.before is not None]
+        found: dict[str, float] = {}
+        if before:
+            found |= {"known_accuracy_before": _mean(before), "known_accuracy": _mean(after)}
+        if label in self.accuracy:
+            found["new_accuracy"] = self.accuracy[label].after
+        return found
 
 
 def learn_class(
@@ -144,7 +156,7 @@ def _right_by_class(model: OpenWorldModel, samples: Sequence[Sample]) -> dict[st
     return found
 
 
-def _mean(values: Sequence[bool]) -> float:
+def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
@@ -154,13 +166,18 @@ def _whole_model(knowledge: Knowledge, learned: OpenWorldModel, frozen: int) -> 
     return OpenWorldModel(backbone, learned.head, learned.embedding).eval()
 
 
-def save_knowledge(directory: Path, learned: LearnedClass, knowledge: Knowledge, job: Job) -> None:
-    """Writes the new checkpoint, memory included, in one step."""
+def save_knowledge(
+    directory: Path, learned: LearnedClass, knowledge: Knowledge, job: Job, new_images: int
+) -> None:
+    """Writes the new checkpoint, memory included, in one step, and its model card."""
     metadata = knowledge.loaded.metadata
     provenance = Provenance.now(
-        "learn", job.options.seed, f"{job.label!r} on top of {metadata.provenance.data}", {}
+        "python -m newfound_training learn",
+        job.options.seed,
+        f"{job.label!r} on top of {metadata.provenance.data}",
+        learned.metrics(job.label),
     )
-    save_model(
+    checkpoint = save_model(
         directory,
         learned.model,
         learned.model.labels,
@@ -168,6 +185,13 @@ def save_knowledge(directory: Path, learned: LearnedClass, knowledge: Knowledge,
         provenance=provenance,
         write_memory=lambda folder: save_memory(learned.memory, folder),
         replace=True,
+    )
+    write_model_card(
+        checkpoint,
+        f"Open-world recognition of {len(learned.model.labels)} classes",
+        f"Learned {job.label!r} from {new_images} images; accuracies are shares of held-out "
+        "samples, of the classes known before and of the new one.",
+        {"remembered images": len(learned.memory)},
     )
 
 

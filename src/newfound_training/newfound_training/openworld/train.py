@@ -30,6 +30,7 @@ from newfound_training.openworld.settings import make_setting, parse_values
 from newfound_training.running.card import write_model_card
 from newfound_training.running.command import Command
 from newfound_training.running.confusion import draw_confusions
+from newfound_training.running.data import require_same_images
 from newfound_training.running.log import TrainingLog
 from newfound_training.running.run import Run
 
@@ -43,6 +44,7 @@ class Training:
         self.options, self.run = options, run
         self.setting = make_setting(options.method, options.method, parse_values(options.set))
         self.groups = load_groups(options)
+        require_same_images(self.groups.pixels.images, run)
         self.backbone = build_network(options, run.seed).to(run.device)
 
     def incremental(self, log: TrainingLog) -> Incremental:
@@ -109,7 +111,7 @@ def run_train_openworld(options: TrainOpenWorldOptions, run: Run) -> dict[str, A
     if run.team.processes > 1:
         raise ConfigError("train-openworld runs in one process: start it without torchrun")
     training = Training(options, run)
-    with TrainingLog(run, 0) as log:
+    with TrainingLog(run, None) as log:  # what was finished is not repeated
         outcome = training.incremental(log).run()
         for number, record in enumerate(outcome.records):
             log.scalars("step", _numbers(chosen(record)), number + 1)
@@ -177,8 +179,8 @@ COMMAND = Command(
         "checkpoint": "the model with its memory, a folder relative to result.json",
         "classes": "names, in the order in which they were learned",
         "steps": "for each step new_classes, known_classes, remembered, and metrics by both rules "
-        "of rejection;\n      chosen names the one the method uses; with bdoc also rejection: "
-        "other ways to set its limits",
+        "of rejection,\n      nearest_beyond and all_beyond; chosen names the one the method "
+        "uses; with bdoc also rejection:\n      other ways to set its limits",
         "final": "metrics after the last step: closed_world_without_rejection, "
         "closed_world_with_rejection,\n      open_set, owr, owr_harmonic, auroc, "
         "correct_knowns_rejected, unknowns_rejected,\n      rejection_difference; null where "

@@ -19,6 +19,7 @@ from newfound_training.places.softening import choose_softening, soften
 from newfound_training.places.task import PlaceData, PlaceTask
 from newfound_training.running.card import write_model_card
 from newfound_training.running.command import Command
+from newfound_training.running.data import require_same_images
 from newfound_training.running.run import Run
 from newfound_training.running.training import train
 
@@ -27,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 def run_train_places(options: PlacesOptions, run: Run) -> dict[str, Any]:
     """Trains, tests on the targets, and writes the checkpoint into `<out>/checkpoint`."""
+    _refuse_softening_without_labels(options)
     images = open_place_images(options, run)
     sources = split_sources(images, options)
     images.require_every_place(sources.names)
@@ -60,6 +62,14 @@ def run_train_places(options: PlacesOptions, run: Run) -> dict[str, Any]:
     }
 
 
+def _refuse_softening_without_labels(options: PlacesOptions) -> None:
+    for name in ("softening", "assignment_smoothing", "assignment_temperature"):
+        if options.method != "wbn" and getattr(options, name) != getattr(PlacesOptions, name):
+            raise ConfigError(
+                f"{name} is for --method wbn: {options.method} has nothing to soften"
+            )
+
+
 def open_place_images(options: PlacesOptions, run: Run) -> PlaceImages:
     """All images, decoded; one process decodes, the others wait."""
     images = open_images(options.data, options.layout)
@@ -72,6 +82,7 @@ def open_place_images(options: PlacesOptions, run: Run) -> PlaceImages:
         run.team.wait()
     if options.images_per_place:
         pixels = pixels.select(evenly_chosen(pixels.images, options.images_per_place))
+    require_same_images(pixels.images, run)
     return PlaceImages(pixels, options.domain_part)
 
 

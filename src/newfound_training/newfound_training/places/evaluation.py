@@ -131,7 +131,8 @@ COMMAND = Command(
         "place_accuracy": "the same for accuracy averaged over places instead of images",
         "validation": "by method, on held-out images of the sources: validation_accuracy and "
         "domain_accuracy\n      (the share whose domain the branch names, if labelled)",
-        "softening": "what was chosen for WBN* and from what, by target",
+        "softening": "of WBN*, by target: smoothing and temperature, and the candidates they were "
+        "chosen from with\n      their accuracy on held-out sources",
         "images": "number of images of each target",
         "corrupt_images": "names of those left out",
     },

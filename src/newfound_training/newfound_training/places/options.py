@@ -6,11 +6,12 @@ from typing import Literal
 
 from newfound_core.domain_branch import check_softening
 from newfound_core.errors import ConfigError
-from newfound_training.running.options import option
-from newfound_training.running.training import TrainingOptions
+from newfound_training.running.options import CommonOptions, option
+from newfound_training.running.training import TrainingOptions, require_not_negative
 
 DomainPart = Literal["whole", "first", "last"]
-_COUNTS = (
+_NOT_NEGATIVE = (
+    "branch_lr",
     "images_per_place",
     "latent_domains",
     "stages",
@@ -20,7 +21,7 @@ _COUNTS = (
 
 
 @dataclass(frozen=True)
-class PlacesOptions(TrainingOptions):
+class PlacesOptions(TrainingOptions, CommonOptions):
     """A pretrained network that learns places from several domains, for one it has not seen."""
 
     method: Literal["bn", "wbn", "wbn-latent", "bsf"] = option(
@@ -57,15 +58,8 @@ class PlacesOptions(TrainingOptions):
         super().__post_init__()
         if len(self.crop_area) != 2:
             raise ConfigError(f"crop_area must be two numbers, got {self.crop_area}")
-        for name in (
-            "images_per_place",
-            "latent_domains",
-            "stages",
-            "frozen_stages",
-            "remembered_variants",
-        ):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
+        for name in _NOT_NEGATIVE:
+            require_not_negative(name, getattr(self, name))
         if both := sorted(set(self.source_domains) & set(self.target_domains)):
             raise ConfigError(f"{', '.join(both)} cannot be source and target at once")
         if self.weights == "random" and self.frozen_stages and self.remembered_variants:

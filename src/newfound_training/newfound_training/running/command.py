@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from newfound_core.errors import NewfoundError
+from newfound_core.errors import ConfigError, NewfoundError
 from newfound_core.models import check_device
 from newfound_training.running.distributed import joined_team, local_device
 from newfound_training.running.options import (
@@ -28,13 +28,16 @@ class Command:
 
     name: str  # with dashes
     summary: str
-    options: type  # a dataclass derived from RunOptions
+    options: type  # a dataclass derived from OutputOptions
     run: Callable[[Any, Run], Mapping[str, Any]]  # returns what goes into result.json
     result_keys: Mapping[str, str]  # documented in --help
 
 
 def execute(command: Command, arguments: Sequence[str]) -> int:
-    """Runs a command; an error that newfound knows becomes a message, not a traceback."""
+    """Runs a command; an error that newfound knows becomes a message, not a traceback.
+
+    The exit code is 2 for options that cannot be right, 1 for any other such error.
+    """
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     parser = build_parser(command.name, command.options, command.summary, epilog=_epilog(command))
     try:
@@ -42,7 +45,7 @@ def execute(command: Command, arguments: Sequence[str]) -> int:
         _run(command, options, tuple(arguments))
     except NewfoundError as error:
         print(f"{command.name}: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt:
         print(f"{command.name}: interrupted; --resume goes on from here", file=sys.stderr)
         return 130
@@ -51,14 +54,15 @@ def execute(command: Command, arguments: Sequence[str]) -> int:
 
 def _run(command: Command, options: Any, arguments: tuple[str, ...]) -> None:
     require(options)
-    device = check_device(local_device(options.device))
+    # Not every command computes on a device, draws at random or works on a data folder.
+    device = check_device(local_device(getattr(options, "device", "cpu")))
     with joined_team(device) as team:
         run = Run(
             command.name,
             Path(options.out),
             device,
-            options.seed,
-            getattr(options, "data", ""),  # not every command works on images
+            getattr(options, "seed", 0),
+            getattr(options, "data", ""),
             team,
             arguments,
         )

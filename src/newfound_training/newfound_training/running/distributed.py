@@ -34,6 +34,14 @@ class Team:
         if self.processes > 1:
             distributed.barrier()
 
+    def values_of_all(self, value: int, device: torch.device) -> list[int]:
+        """What each process has, by rank, known to all of them."""
+        values = torch.zeros(self.processes, dtype=torch.int64, device=device)
+        values[self.rank] = value
+        if self.processes > 1:
+            distributed.all_reduce(values)
+        return values.tolist()
+
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Adds the gradients of all processes; call it after `backward`."""
         if self.processes == 1:

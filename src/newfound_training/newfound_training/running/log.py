@@ -9,16 +9,19 @@ from newfound_training.running.run import Run
 
 
 class TrainingLog:
-    """Writes scalars; what an interrupted run logged beyond its last state is discarded."""
+    """Writes scalars; what an interrupted run logged from `first_step` on is discarded.
 
-    def __init__(self, run: Run, first_step: int) -> None:
+    With None everything is kept.
+    """
+
+    def __init__(self, run: Run, first_step: int | None) -> None:
         self._writer = None
         if run.team.leads:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # its own dependencies complain of each other
                 from torch.utils.tensorboard import SummaryWriter
             folder = str(run.out / "tensorboard")
-            self._writer = SummaryWriter(folder, purge_step=first_step or None)
+            self._writer = SummaryWriter(folder, purge_step=first_step)
 
     def scalars(self, group: str, values: Mapping[str, float], step: int) -> None:
         """Adds one value to the curve of each name."""

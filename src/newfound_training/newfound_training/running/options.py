@@ -35,18 +35,24 @@ def option(default: Any, meaning: str, *, required: bool = False) -> Any:
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class OutputOptions:
     """The options that every command has."""
 
     out: str = option("", "folder for the results", required=True)
-    seed: int = option(0, "everything random follows from it")
-    device: str = option("cpu", "cpu, cuda, cuda:1, …; never chosen silently")
     resume: bool = option(False, "go on where an interrupted run in --out stopped")
 
 
 @dataclass(frozen=True)
+class RunOptions(OutputOptions):
+    """The options of every command that trains or evaluates."""
+
+    seed: int = option(0, "everything random follows from it")
+    device: str = option("cpu", "cpu, cuda, cuda:1, …; never chosen silently")
+
+
+@dataclass(frozen=True)
 class CommonOptions(RunOptions):
-    """The options of every command that works on images."""
+    """The options of every command that works on a set of labelled images."""
 
     data: str = option("", "folder with the images", required=True)
     layout: str = option("tree", "how the images lie there; see docs/training.md")

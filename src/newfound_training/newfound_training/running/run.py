@@ -32,6 +32,10 @@ class Run:
     team: Team = field(default_factory=Team)
     arguments: tuple[str, ...] = ()  # as given on the command line
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise ConfigError(f"seed must be in [0, 2^63), got {self.seed}")
+
     def provenance(self, metrics: Mapping[str, Any]) -> Provenance:
         """Where a checkpoint made by this run comes from."""
         return Provenance.now(self.command_line(), self.seed, self.data, metrics)
@@ -47,18 +51,29 @@ class Run:
 
 def begin(run: Run, options: Mapping[str, Any]) -> None:
     """Claims the folder: a finished or interrupted run is continued only when asked to."""
+    if run.team.leads:
+        try:
+            _claim(run, options)
+        except OSError as error:
+            raise ConfigError(
+                f"{run.out} cannot be written to ({error.strerror}): choose another --out"
+            ) from error
+    run.team.wait()
+
+
+def _claim(run: Run, options: Mapping[str, Any]) -> None:
     path = run.out / RUN_NAME
-    if run.team.leads and not path.exists():
+    if not path.exists():
         if run.out.is_dir() and any(run.out.iterdir()):
             raise ConfigError(f"{run.out} exists and is not empty: choose another --out")
         write_json(path, {"command": run.command, "options": dict(options)})
-    elif run.team.leads:
-        if not options["resume"]:
-            raise ConfigError(
-                f"{run.out} holds a run already: give --resume to go on, or another --out"
-            )
-        _refuse_other_options(path, run.command, options)
-    run.team.wait()
+        return
+    if not options["resume"]:
+        raise ConfigError(
+            f"{run.out} holds a run already: give --resume to go on, or another --out"
+        )
+    _refuse_other_options(path, run.command, options)
+    write_json(path, read_json(path))  # a folder that became read-only is noticed at once
 
 
 def _refuse_other_options(path: Path, command: str, options: Mapping[str, Any]) -> None:

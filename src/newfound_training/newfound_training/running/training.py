@@ -2,8 +2,9 @@
 """The training loop: any method, resumable after any moment, alone or in a team of processes."""
 
 import logging
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -15,10 +16,10 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from tqdm import tqdm
 
-from newfound_core.errors import ConfigError
+from newfound_core.errors import ConfigError, TrainingError
 from newfound_training.running.distributed import share_statistics
 from newfound_training.running.log import TrainingLog
-from newfound_training.running.options import CommonOptions, option
+from newfound_training.running.options import RunOptions, option
 from newfound_training.running.run import Run
 from newfound_training.running.schedule import learning_rate_factor
 from newfound_training.running.state import STATE_NAME, load_state, save_state
@@ -27,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class TrainingOptions(CommonOptions):
+class TrainingOptions(RunOptions):
     """How long and how fast a network is trained; every training command has these."""
 
     iterations: int = option(200, "number of steps")
@@ -48,6 +49,16 @@ class TrainingOptions(CommonOptions):
         for name in ("iterations", "batch_size", "save_every"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("lr", "new_lr", "momentum", "weight_decay", "warmup"):
+            require_not_negative(name, getattr(self, name))
+        if not 0 <= self.drop_at <= 1:
+            raise ConfigError(f"drop_at must be a share in [0, 1], got {self.drop_at}")
+
+
+def require_not_negative(name: str, value: float) -> None:
+    """A ConfigError for a rate or a number that is negative or infinite."""
+    if not 0 <= value < math.inf:
+        raise ConfigError(f"{name} must not be negative or infinite, got {value}")
 
 
 class Task(ABC):
@@ -101,9 +112,12 @@ def train(task: Task, options: TrainingOptions, run: Run) -> dict[str, float]:
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
             terms = _step(task, batch, optimizer, step=step, options=options, run=run)
-            log.scalars("train", run.team.mean(terms) | {"lr": rates[0] * factor}, step)
+            losses = run.team.mean(terms)
+            _require_finite_loss(losses, step)
+            log.scalars("train", losses | {"lr": rates[0] * factor}, step)
             if (step + 1) % options.save_every == 0 or step + 1 == options.iterations:
                 _save(task, optimizer, step + 1, run)
+        _require_finite_weights(task.model)
         task.model.eval()
         metrics = task.evaluate()
         log.scalars("evaluation", metrics, options.iterations)
@@ -131,6 +145,26 @@ def _step(
     return {k: v.detach() for k, v in terms.items()}
 
 
+def _require_finite_loss(losses: Mapping[str, float], step: int) -> None:
+    """A TrainingError at the first step whose loss is no number, in all processes alike."""
+    if not math.isfinite(sum(losses.values())):
+        terms = ", ".join(f"{name} {value:g}" for name, value in losses.items())
+        raise TrainingError(
+            f"the loss is no longer a finite number in step {step} ({terms}). Lower the learning "
+            "rates, give a --warmup, or look for damaged data"
+        )
+
+
+def _require_finite_weights(model: nn.Module) -> None:
+    """The same for what the last step made of the weights, which no loss has seen yet."""
+    spoilt = [n for n, p in model.named_parameters() if not bool(p.isfinite().all())]
+    if spoilt:
+        raise TrainingError(
+            f"{len(spoilt)} layers, {spoilt[0]} first, are no longer finite after the last step. "
+            "Lower the learning rates, or give a --warmup"
+        )
+
+
 def step_seed(seed: int, step: int, rank: int) -> int:
     """The seed of dropout and the like in one step of one process."""
     return int(np.random.SeedSequence([seed, 4, step, rank]).generate_state(1)[0])
@@ -154,9 +188,15 @@ def _batches(task: Task, first: int, last: int, run: Run) -> Iterator[tuple[int,
 def _resume(task: Task, optimizer: Optimizer, run: Run) -> int:
     path = run.out / STATE_NAME
     done = load_state(path, task.model, optimizer) if path.exists() else 0
+    # Also a meeting point: nobody overwrites the file while another still reads it.
+    found = run.team.values_of_all(done, run.device)
+    if len(set(found)) > 1:
+        raise ConfigError(
+            f"the processes found saved states after {', '.join(map(str, found))} steps, by rank: "
+            f"{run.out} must be one folder that all machines share"
+        )
     if done and run.team.leads:
         _log.info("resuming after step %d", done)
-    run.team.wait()  # nobody overwrites the file while another still reads it
     return done
 
 

@@ -10,6 +10,7 @@ from newfound_training.data import Pixels, load_pixels, open_images
 from newfound_training.running.card import write_model_card
 from newfound_training.running.command import Command
 from newfound_training.running.confusion import draw_confusions
+from newfound_training.running.data import require_same_images
 from newfound_training.running.run import Run
 from newfound_training.running.training import train
 from newfound_training.source.options import SourceOptions
@@ -41,7 +42,9 @@ def source_pixels(options: SourceOptions, run: Run) -> Pixels:
     if run.team.leads:
         run.team.wait()
     wanted = [pixels.images.domain_index(name) for name in domains]
-    return pixels.select([i for i, d in enumerate(pixels.images.domains) if d in wanted])
+    pixels = pixels.select([i for i, d in enumerate(pixels.images.domains) if d in wanted])
+    require_same_images(pixels.images, run)
+    return pixels
 
 
 def train_on(pixels: Pixels, options: SourceOptions, run: Run) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from newfound_core.errors import ConfigError
-from newfound_training.running.options import option
+from newfound_training.running.options import CommonOptions, option
 from newfound_training.running.training import TrainingOptions
 
 
 @dataclass(frozen=True)
-class SourceOptions(TrainingOptions):
+class SourceOptions(TrainingOptions, CommonOptions):
     """A backbone with pretrained weights, fine-tuned on the images of its source domains."""
 
     domains: tuple[str, ...] = option((), "domains to train on; all if none is named")

@@ -119,6 +119,14 @@ def test_selected_pixels_belong_to_the_selected_images(tree):
     np.testing.assert_array_equal(replace(dark, array=None)[3], dark[3])
 
 
+def test_a_selection_of_a_selection_copies_no_pixels(tree):
+    pixels = load_pixels(open_images(tree), 24)
+    some = pixels.in_domain("dark").select([5, 3])
+    assert some.array is pixels.array
+    assert len(some) == 2
+    np.testing.assert_array_equal(some[1], pixels[24 + 3])
+
+
 def test_the_report_is_plain_json(tree):
     load_pixels(open_images(tree), 24)
     (folder,) = cache_root().iterdir()

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
+import shutil
+
 import cv2
 import numpy as np
+import pytest
 
 from newfound_training.commands import main
 from newfound_training.detector.cut_crops import jittered
@@ -27,6 +31,20 @@ def test_only_wanted_and_large_enough_objects_are_cut_out(boxes_data, tmp_path, 
     huge = ["--least-side", "1000", "--out", str(tmp_path / "b")]
     assert main(["cut-crops", *options, *huge]) == 1
     assert "no object of the wanted classes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["../../x", "/x", "..", "a/b", " ", ".hidden"])
+def test_a_class_whose_name_leads_elsewhere_is_refused(boxes_data, tmp_path, name, capsys):
+    data = shutil.copytree(boxes_data / "bright", tmp_path / "data")
+    document = json.loads((data / "annotations.json").read_text())
+    document["categories"][0]["name"] = name
+    (data / "annotations.json").write_text(json.dumps(document))
+    options = ["--data", str(data), "--out", str(tmp_path / "out")]
+    assert main(["cut-crops", *options]) == 1
+    assert "cannot be the name of a folder" in capsys.readouterr().err
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["run.json"]
+    options[-1] = str(tmp_path / "cups")
+    assert main(["cut-crops", *options, "--classes", "cup"]) == 0
 
 
 def test_large_crops_are_reduced(boxes_data, tmp_path):

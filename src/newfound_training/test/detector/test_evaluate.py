@@ -49,7 +49,7 @@ def model(bench, tmp_path_factory):
     return save_model(folder, step.model, ["cup"], preprocessing)
 
 
-def test_every_object_is_accounted_for(bench, model, tmp_path):
+def test_every_object_is_accounted_for(bench, model, tmp_path, undocumented):
     out = tmp_path / "out"
     arguments = ["--data", str(bench), "--checkpoint", str(model), "--out", str(out)]
     assert main(["evaluate-detector", *arguments]) == 0
@@ -60,11 +60,12 @@ def test_every_object_is_accounted_for(bench, model, tmp_path):
     assert depth["recall"] == 1.0  # they stand out of the plane, all of them
     assert sum(depth["classes"]["mug"].values()) == 8
     assert (out / "outcomes.png").stat().st_size > 1000
+    assert not undocumented("evaluate-detector", result, {"depth", "cup", "mug"})
 
 
 def test_what_is_missing_is_said(bench, model, tmp_path, capsys):
     arguments = ["--checkpoint", str(model), "--out", str(tmp_path / "out")]
-    assert main(["evaluate-detector", "--data", str(bench), *arguments, "--proposers", "rpn"]) == 1
+    assert main(["evaluate-detector", "--data", str(bench), *arguments, "--proposers", "rpn"]) == 2
     assert "--proposer-checkpoint" in capsys.readouterr().err
     lost = next((bench / "dark" / "depth").iterdir())
     lost.write_bytes(b"")

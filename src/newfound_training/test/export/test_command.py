@@ -32,11 +32,12 @@ def run_graph(path, images):
 
 
 @pytest.mark.parametrize("kind", ["onnx", "program"])
-def test_the_file_computes_what_the_checkpoint_computes(checkpoint, tmp_path, kind):
+def test_the_file_computes_what_the_checkpoint_computes(checkpoint, tmp_path, kind, undocumented):
     out = tmp_path / "out"
     arguments = ["--checkpoint", str(checkpoint), "--out", str(out), "--format", kind]
     assert main(["export", *arguments]) == 0
     result = json.loads((out / "result.json").read_text())
+    assert not undocumented("export", result, result["preprocessing"])
     assert result["classes"] == ["a", "b", "c"]
     assert result["preprocessing"]["size"] == 32
     assert (result["inputs"], result["outputs"]) == (["images"], ["logits"])
@@ -48,7 +49,7 @@ def test_the_file_computes_what_the_checkpoint_computes(checkpoint, tmp_path, ki
 
 
 def test_no_data_is_asked_for_but_a_checkpoint_is(tmp_path, capsys):
-    assert main(["export", "--out", str(tmp_path / "out")]) == 1
+    assert main(["export", "--out", str(tmp_path / "out")]) == 2
     assert "--checkpoint is required" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["export", "--data", "somewhere"])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def small_preset(monkeypatch):
     )
 
 
-def test_the_whole_table_by_one_command(tree, tmp_path, small_preset):
+def test_the_whole_table_by_one_command(tree, tmp_path, small_preset, undocumented):
     out = tmp_path / "out"
     arguments = ["evaluate-online", "--data", str(tree), "--out", str(out)]
     arguments += ["--config", str(write_preset_like(tmp_path / "options.yaml"))]
@@ -40,6 +41,8 @@ def test_the_whole_table_by_one_command(tree, tmp_path, small_preset):
     assert result["verification"]["batch"] == {"frames": 12, "predicted_alike": 12}
     assert set(result["sweep"]["momentum"]) == {"0.1", "0.5"}
     assert set(result["sources"]) == {"bright", "dark"}
+    data = {"bright", "dark", "batch", "streaming", "0.1", "0.5", "2", "4"}
+    assert not undocumented("evaluate-online", result, data)
     for name in ("table.md", "streams.png", "sweep.png", "confusion.png"):
         assert (out / name).stat().st_size
 
@@ -59,6 +62,19 @@ def test_a_model_that_exists_can_be_streamed(tree, tmp_path, small_model):
     assert result["pairs"][0]["frames"] == 15
     assert result["sources"] == {}
     assert not (out / "sources").exists()
+
+
+def test_streams_of_other_images_are_not_taken_over(
+    tree, tmp_path, small_model, make_image, capsys
+):
+    data = shutil.copytree(tree, tmp_path / "data")
+    arguments = ["evaluate-online", "--data", str(data), "--out", str(tmp_path / "out")]
+    arguments += ["--checkpoint", str(small_model.directory), "--pairs", "elsewhere:dark"]
+    arguments += ["--orders", "1", "--verify-frames", "0", "--estimators", "streaming"]
+    assert main(arguments) == 0
+    make_image(data / "dark" / "red" / "00a.png", (9, 9, 9), 0)
+    assert main([*arguments, "--resume"]) != 0
+    assert "files were added, changed or removed" in capsys.readouterr().err
 
 
 def test_sources_may_lie_in_another_folder_and_gains_are_given_by_changes(

@@ -3,7 +3,11 @@ import pytest
 
 from newfound_core.errors import ConfigError, DataError
 from newfound_training.data import open_images
-from newfound_training.online.options import OnlineOptions, chosen_pairs
+from newfound_training.online.options import (
+    OnlineOptions,
+    chosen_pairs,
+    refuse_other_dial_pairs,
+)
 
 
 def test_all_ordered_pairs_are_the_default(tree):
@@ -23,6 +27,13 @@ def test_pairs_are_checked(tree):
         chosen_pairs(OnlineOptions(checkpoint="x"), images, images)
     given = OnlineOptions(checkpoint="x", pairs=("elsewhere:dark",))
     assert chosen_pairs(given, images, images) == [("elsewhere", "dark")]
+
+
+@pytest.mark.parametrize("dial", ["brigth:dark", "dark:bright", "bright"])
+def test_two_domain_training_of_a_pair_that_is_not_in_the_table_is_refused(dial):
+    refuse_other_dial_pairs(OnlineOptions(dial=("bright:dark",)), [("bright", "dark")])
+    with pytest.raises(ConfigError, match=f"'{dial}', but the pairs of the table are bright:dark"):
+        refuse_other_dial_pairs(OnlineOptions(dial=(dial,)), [("bright", "dark")])
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,15 @@ def test_the_table_has_a_line_for_every_method_of_every_pair_and_the_average():
     assert "100 %" in text
 
 
+def test_two_domain_training_has_a_line_where_it_was_run():
+    rows = [row(0.2, 0.6, 0.6), row(0.5, 0.5, 0.6) | {"dial": 0.75}]
+    lines = markdown(rows, average_of(rows, ["batch"])).splitlines()
+    (dial,) = (line for line in lines if "DIAL" in line)
+    assert lines.index(dial) == 2 + 3 + 3  # the last of its pair
+    assert [cell.strip() for cell in dial.split("|")][-4:] == ["", "75.0", "", ""]
+    assert dial.count("|") == lines[0].count("|")
+
+
 def test_a_row_compares_all_methods_on_the_same_frames(target):
     found = row_of(target, OnlineOptions(orders=2, frames_per_update=5))
     assert (found["frames"], found["orders"]) == (24, 2)

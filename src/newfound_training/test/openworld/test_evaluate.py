@@ -40,7 +40,7 @@ def test_the_table_by_one_command_and_again_from_its_cells(small_flags, tmp_path
 @pytest.mark.parametrize("other", ["a b", "a_b", "A b"])
 def test_two_rows_in_one_folder_are_refused(small_flags, capsys, other):
     rows = ["a b: method=ncm", f"{other}: method=bdoc"]
-    assert main(["evaluate-openworld", *small_flags, "--rows", *rows]) == 1
+    assert main(["evaluate-openworld", *small_flags, "--rows", *rows]) == 2
     assert f"the rows 'a b' and {other!r} would be kept in one folder" in capsys.readouterr().err
 
 

@@ -79,6 +79,14 @@ def test_a_class_is_learned_and_the_others_are_kept(make_job, knowledge):
     assert all(result.accuracy[label].before is not None for label in before.labels)
     assert read_progress(folder).fraction == pytest.approx(1.0)
     assert not (folder / "state").exists()
+    measured = after.metadata.provenance.metrics
+    assert measured["new_accuracy"] == result.accuracy["purple"].after
+    known = [result.accuracy[label] for label in before.labels]
+    assert measured["known_accuracy"] == pytest.approx(np.mean([a.after for a in known]))
+    assert measured["known_accuracy_before"] == pytest.approx(np.mean([a.before for a in known]))
+    card = (folder / "result" / "README.md").read_text()
+    assert "Learned 'purple' from 12 images" in card
+    assert "| known_accuracy |" in card
 
 
 def test_unless_asked_to_a_job_does_not_train_the_network(make_job, knowledge):
@@ -153,6 +161,23 @@ def test_forgetting_more_than_allowed_gives_no_new_knowledge(make_job, monkeypat
 def test_without_a_folder_the_command_line_is_wrong(capsys):
     assert main(["learn", "--job", "nowhere"]) == 2
     assert "--job must name a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--config", "nowhere.yaml"], "nowhere.yaml cannot be read"),
+        (["--preset", "none"], "no preset"),
+        (["--niceness", "-1"], "must not be negative"),
+        (["--device", "cuda:99"], "cuda:99"),
+    ],
+)
+def test_a_wrong_command_line_is_said_in_one_line(tmp_path, capsys, flags, message):
+    assert main(["learn", "--job", str(tmp_path), *flags]) == 2
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert len(shown.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_is_said_by_a_code(make_job, command):

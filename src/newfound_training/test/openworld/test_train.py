@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -63,8 +64,20 @@ def test_the_checkpoint_decides_as_the_last_step_was_measured(small_flags, squar
     )
 
 
+@pytest.mark.parametrize("command", ["train-openworld", "evaluate-openworld"])
+def test_it_does_not_resume_on_other_images(small_flags, squares, tmp_path, capsys, command):
+    data = shutil.copytree(squares, tmp_path / "data")
+    flags = [*small_flags, *PROTOCOL[:2], "--data", str(data)]
+    flags += ["--set", "epochs=0"] if command == "train-openworld" else ["--rows", "ncm"]
+    flags += ["--orders", "1", "--seeds", "1", "--classes", "all"] * ("--rows" in flags)
+    assert main([command, *flags]) == 0
+    shutil.copy(data / "train" / "red" / "00.png", data / "train" / "red" / "000.png")
+    assert main([command, *flags, "--resume"]) != 0
+    assert "files were added, changed or removed" in capsys.readouterr().err
+
+
 def test_an_option_that_the_method_does_not_have_is_refused(small_flags, capsys):
-    assert main(["train-openworld", *small_flags, "--set", "percentile=3"]) == 1
+    assert main(["train-openworld", *small_flags, "--set", "percentile=3"]) == 2
     assert "bdoc has no option percentile" in capsys.readouterr().err
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -46,11 +47,41 @@ def test_softening_chosen_on_the_sources_is_in_the_checkpoint(rooms, tmp_path, t
     assert config.assignment_temperature == best["temperature"]
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--softening", "given"],
+        ["--assignment-smoothing", "0.1"],
+        ["--assignment-temperature", "3"],
+    ],
+)
+def test_what_softens_wbn_is_refused_for_latent_domains(rooms, tmp_path, given, capsys):
+    arguments = ["--data", str(rooms), "--out", str(tmp_path / "out"), "--method", "wbn-latent"]
+    assert main(["train-places", *arguments, *given]) == 2
+    assert "is for --method wbn" in capsys.readouterr().err
+
+
 def test_one_source_is_too_few_for_domain_weights(rooms, tmp_path, tiny_flags, capsys):
     arguments = ["--data", str(rooms), "--out", str(tmp_path / "out"), *tiny_flags]
     arguments += ["--source-domains", "loft"]
-    assert main(["train-places", *arguments]) == 1
+    assert main(["train-places", *arguments]) == 2
     assert "wbn needs at least 2 source domains" in capsys.readouterr().err
+
+
+def test_rows_of_an_interrupted_run_are_not_taken_for_those_of_other_images(
+    rooms, tmp_path, tiny_flags, monkeypatch, capsys
+):
+    data = shutil.copytree(rooms, tmp_path / "data")
+    arguments = ["train-places", "--data", str(data), "--out", str(tmp_path / "out"), *tiny_flags]
+    with monkeypatch.context() as patch:
+        patch.setattr("newfound_training.places.command.PlaceTask", None)
+        with pytest.raises(TypeError):
+            main(arguments)
+    assert (tmp_path / "out" / "frozen.npy").exists()
+    picture = data / "cottage_day" / "bedroom" / "0.png"
+    shutil.copy(picture, picture.with_name("00.png"))
+    assert main([*arguments, "--resume"]) != 0
+    assert "files were added, changed or removed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", preset_names("train-places"))

@@ -20,7 +20,9 @@ def small_preset(monkeypatch, tiny_weights):
     )
 
 
-def test_the_whole_table_by_one_command_and_again_from_its_files(rooms, tmp_path, small_preset):
+def test_the_whole_table_by_one_command_and_again_from_its_files(
+    rooms, tmp_path, small_preset, undocumented
+):
     out = tmp_path / "out"
     arguments = ["evaluate-places", "--data", str(rooms), "--out", str(out)]
     arguments += ["--domain-part", "first", "--seeds", "2", "--targets", "loft", "villa"]
@@ -28,6 +30,7 @@ def test_the_whole_table_by_one_command_and_again_from_its_files(rooms, tmp_path
     result = json.loads((out / "result.json").read_text())
     assert list(result["methods"]) == ["bn", "wbn-latent", "wbn-printed", "wbn", "bsf"]
     assert set(result["targets"]) == {"loft", "villa"}
+    assert not undocumented("evaluate-places", result, {"loft", "villa", *result["methods"]})
     assert result["average"]["bsf"]["above_bn"]["pairs"] == 4
     assert result["average"]["bn"]["above_bn"]["mean"] == 0
     assert len(list(out.glob("cells/*/*.json"))) == 2 * 4 * 2
@@ -49,7 +52,7 @@ def test_the_whole_table_by_one_command_and_again_from_its_files(rooms, tmp_path
 
 def test_two_domains_are_too_few(rooms, tmp_path, small_preset, capsys):
     arguments = ["--data", str(rooms), "--out", str(tmp_path / "out"), "--domain-part", "last"]
-    assert main(["evaluate-places", *arguments]) == 1
+    assert main(["evaluate-places", *arguments]) == 2
     assert "at least three are needed" in capsys.readouterr().err
 
 

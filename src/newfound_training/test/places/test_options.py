@@ -10,6 +10,7 @@ from newfound_training.places.options import PlacesOptions
     [
         {"crop_area": (0.5,)},
         {"frozen_stages": -1},
+        {"branch_lr": -0.1},
         {"remembered_variants": -1},
         {"assignment_smoothing": 1.5},
         {"assignment_temperature": 0.0},

@@ -34,21 +34,27 @@ def test_a_command_writes_its_result(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code", "message"),
     [
-        (["--out", "o"], "--data is required"),
-        (["--data", "d"], "--out is required"),
-        (["--data", "d", "--out", "{out}", "--number", "-1"], "double: negative"),
-        (["--data", "d", "--out", "{out}", "--device", "cuda:99"], "cuda:99"),
-        (["--data", "d", "--out", "{out}", "--preset", "none"], "no preset"),
+        (["--out", "o"], 2, "--data is required"),
+        (["--data", "d"], 2, "--out is required"),
+        (["--data", "d", "--out", "{out}", "--number", "-1"], 1, "double: negative"),
+        (["--data", "d", "--out", "{out}", "--device", "cuda:99"], 2, "cuda:99"),
+        (["--data", "d", "--out", "{out}", "--preset", "none"], 2, "no preset"),
+        (["--data", "d", "--out", "{out}", "--seed", "-1"], 2, "seed must be in"),
+        (["--data", "d", "--out", "{out}", "--seed", str(2**64)], 2, "seed must be in"),
+        (["--data", "d", "--out", "{file}"], 2, "a_file cannot be written to"),
+        (["--data", "d", "--out", "{file}/below"], 2, "choose another --out"),
+        (["--data", "d", "--out", "/proc/newfound"], 2, "/proc/newfound cannot be written to"),
     ],
 )
-def test_known_errors_are_one_line_without_a_traceback(tmp_path, capsys, arguments, message):
-    arguments = [a.format(out=tmp_path / "out") for a in arguments]
-    assert execute(COMMAND, arguments) == 1
+def test_known_errors_are_one_line_without_a_traceback(tmp_path, capsys, arguments, code, message):
+    (tmp_path / "a_file").write_text("precious")
+    arguments = [a.format(out=tmp_path / "out", file=tmp_path / "a_file") for a in arguments]
+    assert execute(COMMAND, arguments) == code
     shown = capsys.readouterr().err
     assert message in shown
-    assert "Traceback" not in shown
+    assert len(shown.splitlines()) == 1
 
 
 def test_an_interruption_says_how_to_go_on(tmp_path, capsys):

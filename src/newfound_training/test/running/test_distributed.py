@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import multiprocessing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +21,9 @@ from newfound_training.running.distributed import (
     local_device,
     share_statistics,
 )
+from newfound_training.running.run import Run
+from newfound_training.running.state import save_state
+from newfound_training.running.training import Task, TrainingOptions, train
 
 
 def test_without_torchrun_there_is_a_team_of_one(monkeypatch):
@@ -27,6 +33,7 @@ def test_without_torchrun_there_is_a_team_of_one(monkeypatch):
         assert team.leads
         team.wait()
         assert team.mean({"a": torch.tensor(2.0)}) == {"a": 2.0}
+        assert team.values_of_all(3, torch.device("cpu")) == [3]
 
 
 def test_each_process_takes_its_own_gpu(monkeypatch):
@@ -77,37 +84,82 @@ def findings(domains: int, part: slice, team: Team) -> dict[str, np.ndarray]:
     return found | {n: b.numpy() for n, b in model.named_buffers()}
 
 
-def half_of_a_team(rank: int, meeting: str, domains: int, queue) -> None:
+def half_of_a_team(rank: int, meeting: str, work: Callable[[int], Any], queue) -> None:
     distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=2)
-    queue.put((rank, findings(domains, slice(rank, None, 2), Team(rank, 2))))
+    queue.put((rank, work(rank)))
     distributed.barrier()
     distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("domains", [0, 1, 3])
-def test_gradients_and_statistics_are_those_of_the_whole_batch(tmp_path, domains):
-    """In double precision, so that only a mistake can make a difference."""
+def in_two_processes(work: Callable[[int], Any], folder: Path) -> dict[int, Any]:
+    """What two processes that know of each other return, by rank."""
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
-    arguments = (str(tmp_path / "meeting"), domains, queue)
+    arguments = (str(folder / "meeting"), work, queue)
     workers = [context.Process(target=half_of_a_team, args=(r, *arguments)) for r in range(2)]
     for worker in workers:
         worker.start()
     found = dict(queue.get(timeout=120) for _ in workers)
     for worker in workers:
         worker.join()
+    return found
+
+
+@pytest.mark.parametrize("domains", [0, 1, 3])
+def test_gradients_and_statistics_are_those_of_the_whole_batch(tmp_path, domains):
+    """In double precision, so that only a mistake can make a difference."""
+    found = in_two_processes(
+        lambda rank: findings(domains, slice(rank, None, 2), Team(rank, 2)), tmp_path
+    )
     for name, value in findings(domains, slice(None), Team()).items():
         for rank in range(2):
             np.testing.assert_allclose(found[rank][name], value, atol=1e-12, err_msg=name)
 
 
+class LinearTask(Task):
+    def __init__(self) -> None:
+        self.model = nn.Linear(2, 2)
+
+    def batch(self, step):
+        return torch.ones(2, 2)
+
+    def loss(self, batch):
+        return {"all": self.model(batch).square().mean()}
+
+    def evaluate(self):
+        return {}
+
+
+def test_processes_that_find_different_states_say_so_instead_of_waiting_forever(tmp_path):
+    """As on two machines with a folder each, where only the first process ever saved."""
+    task = LinearTask()
+    state = tmp_path / "0" / "state.safetensors"
+    save_state(state, 3, task.model, torch.optim.SGD(task.model.parameters(), 0.1))
+
+    def resume(rank: int) -> str:
+        out = tmp_path / str(rank)
+        run = Run("test", out, torch.device("cpu"), 0, "", Team(rank, 2))
+        with pytest.raises(ConfigError) as error:
+            train(LinearTask(), TrainingOptions(iterations=5), run)
+        return str(error.value)
+
+    found = in_two_processes(resume, tmp_path)
+    for rank in range(2):
+        assert "after 3, 0 steps" in found[rank]
+        assert "must be one folder that all machines share" in found[rank]
+
+
+SOURCE = ["train-source", "--domains", "bright", "--frozen-stages", 0]
+PLACES = ["train-places", "--method", "wbn", "--frozen-stages", 0, "--remembered-variants", 0]
+
+
 @pytest.mark.slow
-def test_two_processes_train_what_one_trains(tmp_path, tree, run_command):
+@pytest.mark.parametrize("command_line", [SOURCE, PLACES], ids=["source", "places"])
+def test_two_processes_train_what_one_trains(tmp_path, tree, run_command, command_line):
     """Two steps: a deep network with random weights soon magnifies differences in rounding."""
-    arguments = ["train-source", "--data", tree, "--domains", "bright", "--seed", 3]
-    arguments += ["--backbone", "cifar_resnet20", "--weights", "random", "--image-size", 32]
-    arguments += ["--frozen-stages", 0, "--iterations", 2, "--batch-size", 8]
-    arguments += ["--lr", 0.001, "--new-lr", 0.01]
+    arguments = [*command_line, "--data", tree, "--seed", 3, "--image-size", 32]
+    arguments += ["--backbone", "cifar_resnet20", "--weights", "random"]
+    arguments += ["--iterations", 2, "--batch-size", 8, "--lr", 0.001, "--new-lr", 0.01]
     for processes in (1, 2):
         done = run_command(*arguments, "--out", tmp_path / str(processes), processes=processes)
         assert done.returncode == 0, done.stderr

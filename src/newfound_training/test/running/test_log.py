@@ -22,6 +22,16 @@ def test_values_after_the_last_state_are_replaced_when_resuming(tmp_path):
     ]
 
 
+def test_values_logged_before_the_first_state_are_replaced_too(tmp_path):
+    run = Run("test", tmp_path, torch.device("cpu"), 0, "")
+    for value in (1.0, 5.0):
+        with TrainingLog(run, 0) as log:
+            log.scalars("train", {"loss": value}, 0)
+            log.scalars("train", {"loss": value}, 1)
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(0, 5.0), (1, 5.0)]
+
+
 def test_only_the_leading_process_writes(tmp_path):
     run = Run("test", tmp_path, torch.device("cpu"), 0, "", Team(1, 2))
     with TrainingLog(run, 0) as log:

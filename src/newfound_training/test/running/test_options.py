@@ -16,6 +16,7 @@ from newfound_training.running.options import (
     preset_names,
     read_preset,
 )
+from newfound_training.running.training import TrainingOptions
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,28 @@ def test_options_become_plain_values():
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_preset_of_every_command_is_valid(name):
     command = find(name)
-    if issubclass(command.options, CommonOptions):
+    if issubclass(command.options, CommonOptions | TrainingOptions):
         assert "quick" in preset_names(name)
     for preset in preset_names(name):
         make_options(command.options, read_preset(name, preset))
+
+
+@pytest.mark.parametrize("name", [n for n in COMMANDS if n.startswith(("train", "evaluate"))])
+def test_what_trains_or_evaluates_takes_data_seed_and_device(name):
+    options = {entry.name for entry in fields(find(name).options)}
+    assert {"data", "out", "seed", "device", "resume"} <= options
+
+
+@pytest.mark.parametrize(
+    ("name", "without"),
+    [
+        ("export", {"data", "seed", "device"}),
+        ("cut-crops", {"device", "layout"}),
+        ("train-detector", {"layout", "cache_limit_gb"}),
+    ],
+)
+def test_what_a_command_would_ignore_is_no_option_of_it(name, without):
+    assert not without & {entry.name for entry in fields(find(name).options)}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

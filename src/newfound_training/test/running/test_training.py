@@ -4,8 +4,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from newfound_core.errors import ConfigError
+from newfound_core.errors import ConfigError, TrainingError
 from newfound_training.running.run import Run
+from newfound_training.running.state import load_state
 from newfound_training.running.training import Task, TrainingOptions, train
 
 OPTIONS = TrainingOptions(iterations=7, batch_size=6, save_every=3, lr=0.05, new_lr=0.1)
@@ -99,6 +100,43 @@ def test_mixed_precision_trains_too(make_run):
     assert all(p.dtype == torch.float32 for p in task.model.parameters())
 
 
+class SpoiltTask(TinyTask):
+    """From a step on its loss, or with `hidden` its gradient only, is no number."""
+
+    def __init__(self, first: int, hidden: bool = False) -> None:
+        super().__init__()
+        self.first, self.hidden = first, hidden
+
+    def loss(self, batch):
+        terms = super().loss(batch)
+        if batch[0] >= self.first:
+            nil = 0 * self.model.get_parameter("rest.1.bias").sum()
+            terms["spoilt"] = nil.sqrt() if self.hidden else nil / nil  # sqrt'(0) is infinite
+        return terms
+
+
+def test_a_loss_that_is_no_number_ends_training_with_the_last_good_state_kept(make_run):
+    run = make_run("spoilt")
+    with pytest.raises(TrainingError, match=r"in step 4 \(classes .*, spoilt nan\)"):
+        train(SpoiltTask(4), OPTIONS, run)
+    task = TinyTask()
+    optimizer = torch.optim.SGD(task.parameter_groups(0.1, 0.1), momentum=0.9)
+    assert load_state(run.out / "state.safetensors", task.model, optimizer) == 3
+    assert all(p.isfinite().all() for p in task.model.parameters())
+
+
+def test_weights_spoilt_by_the_last_step_are_noticed(make_run):
+    with pytest.raises(TrainingError, match="no longer finite after the last step"):
+        train(SpoiltTask(6, hidden=True), OPTIONS, make_run("spoilt"))
+
+
 def test_nothing_to_do_is_refused():
     with pytest.raises(ConfigError, match="iterations must be at least 1"):
         TrainingOptions(iterations=0)
+
+
+@pytest.mark.parametrize("name", ["lr", "new_lr", "momentum", "weight_decay", "warmup", "drop_at"])
+def test_rates_that_make_no_sense_are_refused(name):
+    for value in (-1, float("nan"), float("inf")):
+        with pytest.raises(ConfigError, match=f"{name} must"):
+            TrainingOptions(**{name: value})
