@@ -143,11 +143,15 @@ class KnowledgeBase(Generic[T]):
         return version
 
     def adopt(self, folder: Path, labels: Iterable[str], reason: str, job: str) -> int:
-        """Add the result of a learning job by moving it here; done twice, it is there once."""
-        if (there := self.version_of_job(job)) is not None:
-            return there
+        """Add the result of a learning job by moving it here; done twice, it is there once.
+
+        Only a result that is gone was moved before: the id of a job may have been used by one
+        whose folder was deleted, or on the robot that the versions were copied from.
+        """
         if not folder.is_dir():
-            raise DamagedError(f"job {job} has no result at {folder}")
+            if (there := self.version_of_job(job)) is None:
+                raise DamagedError(f"job {job} has no result at {folder}")
+            return there
         version = self._next()
         with _disk(folder):
             write_note(folder, self._note_for(version, labels, reason, job))
@@ -212,7 +216,12 @@ class KnowledgeBase(Generic[T]):
         return [v for v in self.versions()[: -self._keep] if v != self.current]
 
     def _remove(self, version: int) -> None:
-        """Renamed first: a version is never seen half removed. What stays is swept later."""
+        """Renamed first: a version is never seen half removed. What stays is swept later.
+
+        The version in use stays, whoever asks.
+        """
+        if version == self.current:
+            return
         hidden = self.folder_of_versions / f".{version:06d}.removed"
         with suppress(OSError):
             self.folder(version).rename(hidden)

@@ -185,6 +185,25 @@ def test_the_result_of_a_job_is_moved_here_once(base):
         base.adopt(result, [], "", "b")
 
 
+def test_a_job_with_the_id_of_an_earlier_one_is_another_job(base):
+    result = base.root / "jobs" / "000001" / "result"
+    for number, text in ((2, "learned"), (3, "learned after jobs/ was emptied")):
+        result.mkdir(parents=True)
+        writer(text)(result)
+        assert base.adopt(result, ["mug"], text, "000001") == number
+        assert base.switch(number) == text
+    assert base.versions() == [1, 2, 3]
+
+
+def test_the_version_in_use_is_never_removed(base):
+    def refuse(content):
+        raise DataError("not what it should be")
+
+    with pytest.raises(DamagedError, match="not what it should be"):
+        base.switch(1, refuse)
+    assert (base.current, base.versions()) == (1, [1])
+
+
 def test_left_overs_of_a_killed_writer_are_swept(base, make_base):
     left_over = base.folder_of_versions / ".000002.writing-x"
     left_over.mkdir()

@@ -6,7 +6,9 @@ import pytest
 from newfound_core.errors import DataError
 from newfound_core.knowledge.contents import without_class
 from newfound_core.knowledge.errors import DamagedError, LockedError, UnknownVersionError
+from newfound_nodes.open_world.job_folders import JobFolders
 from newfound_nodes.open_world.keeper import KnowledgeKeeper
+from tests.checkpoints import COLOURS, tiny_open_world
 
 
 @pytest.fixture
@@ -56,6 +58,24 @@ def test_a_result_of_a_job_is_used_once(make_keeper, tmp_path, shipped):
     shutil.copytree(shipped, result)
     assert keeper.adopt("1", "blue", result) == 2
     assert keeper.adopt("1", "blue", result) == 2
+
+
+def test_with_an_emptied_folder_of_jobs_nothing_that_is_known_is_lost(
+    make_keeper, tmp_path, make_job
+):
+    keeper, jobs = make_keeper(), tmp_path / "base" / "jobs"
+    colours = dict(COLOURS)
+    for version, (label, colour) in enumerate(
+        {"lemon": (230, 220, 40), "sky": (0, 200, 230)}.items(), 2
+    ):
+        colours[label] = colour
+        job = JobFolders(jobs).create(*make_job(label))
+        assert job == "000001"
+        result = tiny_open_world(jobs / job / "result", colours)
+        assert keeper.adopt(job, label, result) == version
+        shutil.rmtree(jobs)
+    assert keeper.now.knowledge.labels == tuple(colours)
+    assert keeper.now.restorable == [1, 2]
 
 
 def test_looks_are_asked_for_before_knowledge_is_used(make_keeper):
