@@ -98,8 +98,8 @@ class KnowledgeBase(Generic[T]):
 
     def version_of_job(self, job: str) -> int | None:
         """The version that a learning job made, if it got that far."""
-        found = (v for v in reversed(self.versions()) if job and _job(self.note(v)) == job)
-        return next(found, None)
+        notes = ((version, self.note(version)) for version in reversed(self.versions()))
+        return next((v for v, note in notes if job and note and note.job == job), None)
 
     # Start.
 
@@ -128,19 +128,14 @@ class KnowledgeBase(Generic[T]):
         if shipped is None:
             reasons = "; ".join(complaints) or "there are no versions"
             raise DamagedError(f"{self.root} holds no knowledge that can be read: {reasons}")
-        with _disk(self.root):
-            (self.root / CURRENT).unlink(missing_ok=True)  # nothing is inherited from the damaged
-        version = self.add(shipped, "shipped")
+        version = self._add(shipped, "shipped", None)  # nothing is inherited from the damaged
         return Opened(version, self.switch(version), complaints)
 
     # Change. A new version is added, and then switched to.
 
     def add(self, write: Callable[[Path], Iterable[str]], reason: str) -> int:
         """Add a version: `write` fills a folder and returns the labels of its classes."""
-        version = self._next()
-        with _disk(self.folder(version)), atomic_directory(self.folder(version)) as aside:
-            write_note(aside, self._note_for(version, write(aside), reason))
-        return version
+        return self._add(write, reason, self.note(self.current))
 
     def adopt(self, folder: Path, labels: Iterable[str], reason: str, job: str) -> int:
         """Add the result of a learning job by moving it here; done twice, it is there once.
@@ -154,7 +149,7 @@ class KnowledgeBase(Generic[T]):
             return there
         version = self._next()
         with _disk(folder):
-            write_note(folder, self._note_for(version, labels, reason, job))
+            write_note(folder, _note(self.note(self.current), version, labels, reason, job))
             flush_tree(folder)
             folder.rename(self.folder(version))
             flush(self.folder_of_versions)
@@ -197,12 +192,13 @@ class KnowledgeBase(Generic[T]):
     def _next(self) -> int:
         return max(self.versions(), default=0) + 1
 
-    def _note_for(
-        self, version: int, labels: Iterable[str], reason: str, job: str = ""
-    ) -> VersionNote:
-        made = time.time()
-        before = self.note(self.current)
-        return VersionNote(reason, made, classes_after(before, labels, version, made), job)
+    def _add(
+        self, write: Callable[[Path], Iterable[str]], reason: str, before: VersionNote | None
+    ) -> int:
+        version = self._next()
+        with _disk(self.folder(version)), atomic_directory(self.folder(version)) as aside:
+            write_note(aside, _note(before, version, write(aside), reason))
+        return version
 
     def _point_to(self, version: int) -> None:
         aside = self.root / f".{CURRENT}.new"
@@ -233,8 +229,11 @@ class KnowledgeBase(Generic[T]):
             shutil.rmtree(entry, ignore_errors=True)
 
 
-def _job(note: VersionNote | None) -> str:
-    return note.job if note else ""
+def _note(
+    before: VersionNote | None, version: int, labels: Iterable[str], reason: str, job: str = ""
+) -> VersionNote:
+    made = time.time()
+    return VersionNote(reason, made, classes_after(before, labels, version, made), job)
 
 
 @contextmanager

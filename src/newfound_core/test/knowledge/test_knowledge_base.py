@@ -165,6 +165,15 @@ def test_if_nothing_can_be_read_it_starts_anew_and_says_so(base, make_base):
     assert base.note(2).classes["mug"].origin == "shipped"
 
 
+def test_a_start_anew_that_fails_leaves_the_link_as_it_was(base, make_base):
+    (base.folder(1) / "one").unlink()
+    base.close()
+    base = make_base()
+    with pytest.raises(DamagedError, match="new version 2 cannot be used"):
+        base.open(lambda folder: ["mug"])
+    assert (base.current, base.versions()) == (1, [1])
+
+
 def test_a_new_version_that_cannot_be_read_back_is_not_used(base):
     version = base.add(lambda folder: ["mug"], "broken")
     with pytest.raises(DamagedError, match="new version 2"):

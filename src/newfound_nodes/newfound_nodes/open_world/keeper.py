@@ -19,6 +19,7 @@ from newfound_core.knowledge.contents import (
 )
 from newfound_core.knowledge.knowledge_base import KnowledgeBase
 from newfound_core.knowledge.version_note import ClassNote
+from newfound_core.models import check_device
 
 Looks = Mapping[str, np.ndarray]  # of unknown objects, by id
 
@@ -51,6 +52,7 @@ class KnowledgeKeeper:
         """`look` is asked for the looks of the unknown objects before knowledge is used."""
         self._look, self._changed = look, changed
         self._lock = threading.Lock()
+        check_device(device)  # it is not the versions that cannot be read then
         self._base = KnowledgeBase(root, partial(read_knowledge, device=device), keep)
         try:
             opened = self._base.open(from_checkpoint(shipped) if shipped else None)

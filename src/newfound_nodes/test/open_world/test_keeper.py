@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from newfound_core.errors import DataError
+from newfound_core.errors import ConfigError, DataError
 from newfound_core.knowledge.contents import without_class
 from newfound_core.knowledge.errors import DamagedError, LockedError, UnknownVersionError
 from newfound_nodes.open_world.job_folders import JobFolders
@@ -93,3 +93,26 @@ def test_a_keeper_that_cannot_begin_leaves_no_lock(tmp_path, shipped, make_keepe
     with pytest.raises(LockedError):
         make_keeper()
     keeper.close()
+
+
+def test_a_memory_that_the_disk_does_not_give_back_falls_back_to_an_earlier_version(make_keeper):
+    keeper = make_keeper()
+    keeper.forget("blue")
+    index = keeper._base.folder(2) / "memory" / "index.json"
+    keeper.close()
+    index.unlink()
+    index.mkdir()  # cannot be read, and is there
+    later = make_keeper()
+    assert later.now.version == 1
+    assert "version 2 cannot be read" in later.complaints[0]
+
+
+def test_a_device_that_is_not_there_says_nothing_about_the_knowledge(make_keeper):
+    keeper = make_keeper()
+    keeper.forget("blue")
+    keeper.close()
+    for device in ("cuda:77", "no such thing"):
+        with pytest.raises(ConfigError, match=f"device '{device}'"):
+            make_keeper(device=device)
+    later = make_keeper()
+    assert (later.now.version, later.now.restorable, later.complaints) == (2, [1], [])
