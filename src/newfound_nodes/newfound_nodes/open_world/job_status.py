@@ -57,7 +57,7 @@ def ended(job: str, label: str, result: JobResult) -> JobStatus:
     stage: Stage = "failed"
     if result.outcome == "cancelled":
         stage = "cancelled"
-    elif result.outcome == "forgot_too_much":
+    elif result.outcome in ("forgot_too_much", "not_recognised"):
         stage = "rejected"
     message = result.message or result.outcome
     return JobStatus(job, label, stage, 1.0, 0.0, 0, message, *accuracies(result))

@@ -191,7 +191,7 @@ class LearningQueue:
             version = self._switching.adopt(name, label, checkpoint)
         except NewfoundError as error:
             return JobStatus(name, label, "failed", 1.0, message=str(error))
-        return JobStatus(name, label, "done", 1.0, 0.0, version, "", before, after)
+        return JobStatus(name, label, "done", 1.0, 0.0, version, result.message, before, after)
 
     def _adopted(self, name: str) -> bool:
         """Whether the result was moved to the versions by a process that was then killed."""

@@ -236,6 +236,7 @@ class OpenWorldDetector(PerceptionNode):
         return LearningOptions(
             epochs=self.param("learning_epochs"),
             max_accuracy_loss=self.param("max_accuracy_loss"),
+            max_class_loss=self.param("max_class_loss"),
         )
 
 

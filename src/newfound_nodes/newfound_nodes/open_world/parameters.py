@@ -51,6 +51,15 @@ PARAMETERS = (
         live=True,
     ),
     Parameter(
+        "max_class_loss",
+        0.5,
+        "The share that any one known class may lose of what is recognised of it; 1: single "
+        "classes are not looked at, and not whether the new one is recognised.",
+        0.0,
+        1.0,
+        live=True,
+    ),
+    Parameter(
         "learning_epochs",
         0,
         "How long the network is trained for a class; 0: it stays as it is.",

@@ -11,6 +11,7 @@ import pytest
 from rclpy.action import ActionClient
 from sensor_msgs.msg import CompressedImage, Image
 
+from newfound_core.open_world.memory_store import load_memory
 from newfound_msgs.action import LearnClass
 from newfound_msgs.msg import (
     KnowledgeBase,
@@ -28,6 +29,7 @@ from newfound_msgs.srv import (
 )
 from newfound_nodes.open_world.node import OpenWorldDetector
 from newfound_nodes.qos import LATCHED
+from tests.checkpoints import tiny_open_world
 from tests.harness import ACTIVE, UNCONFIGURED, eventually, image, values
 
 RED, YELLOW = (220, 40, 40), (230, 220, 40)
@@ -167,32 +169,57 @@ def test_whoever_listens_late_is_told_what_waits_to_be_named(robot):
     assert (told.id, told.state) == (first.id, UnknownObject.STATE_WAITING)
 
 
-@pytest.mark.slow
-def test_the_action_follows_a_job_to_its_end_and_can_be_cancelled(robot):
-    client = ActionClient(robot.ros.client, LearnClass, f"{NODE}/learn_class")
-    assert client.wait_for_server(60)
-    feedback = []
+class Teacher:
+    """A client of the action, and all the feedback it got."""
 
-    def send(label, count=4):
-        images = [picture(robot.square(YELLOW, i)) for i in range(count)]
+    def __init__(self, robot):
+        self.robot, self.feedback = robot, []
+        self.client = ActionClient(robot.ros.client, LearnClass, f"{NODE}/learn_class")
+        assert self.client.wait_for_server(60)
+
+    def send(self, label, images=None):
+        """Ask for a class; the goal, and the result to come."""
+        images = images or [picture(self.robot.square(YELLOW, i)) for i in range(4)]
         goal = LearnClass.Goal(label=label, images=images)
-        sent = client.send_goal_async(goal, lambda message: feedback.append(message.feedback))
+        sent = self.client.send_goal_async(goal, lambda m: self.feedback.append(m.feedback.status))
         handle = eventually(lambda: sent.done() and sent.result())
         return handle, handle.get_result_async()
 
-    _, learned = send("lemon")
-    second, cancelled = send("sun")  # waits for the first
-    _, refused = send("red")
-    result = eventually(lambda: refused.done() and refused.result().result)
-    assert result.result == LearnClass.Result.RESULT_LABEL_EXISTS
+    @staticmethod
+    def result(future):
+        return eventually(lambda: future.done() and future.result().result, patience=200)
+
+
+@pytest.mark.slow
+def test_the_action_follows_a_job_to_its_end_and_can_be_cancelled(robot):
+    teacher = Teacher(robot)
+    _, learned = teacher.send("lemon")
+    second, cancelled = teacher.send("sun")  # waits for the first
+    _, refused = teacher.send("red")
+    assert teacher.result(refused).result == LearnClass.Result.RESULT_LABEL_EXISTS
     second.cancel_goal_async()
-    result = eventually(lambda: cancelled.done() and cancelled.result().result, patience=200)
-    assert result.result == LearnClass.Result.RESULT_CANCELLED
-    result = eventually(lambda: learned.done() and learned.result().result, patience=200)
+    assert teacher.result(cancelled).result == LearnClass.Result.RESULT_CANCELLED
+    result = teacher.result(learned)
     assert (result.result, result.knowledge_version) == (0, 2), result.message
     assert 0 <= result.accuracy_before <= 1
-    assert {f.status.label for f in feedback} >= {"lemon"}
+    assert {status.label for status in teacher.feedback} >= {"lemon"}
     assert robot.see(YELLOW).label == "lemon"
+
+
+@pytest.mark.slow
+def test_a_known_thing_taught_under_another_name_is_rejected(ros, parameters, square, tmp_path):
+    model = tiny_open_world(tmp_path / "model", images=12, held_out=0.4)
+    red = [s.pixels() for s in load_memory(model / "memory").samples("red") if s.held_out]
+    parameters |= {"checkpoint": str(model), "learning_epochs": 0}
+    robot = Robot(ros, ros.started(OpenWorldDetector, **parameters), square)
+    _, rejected = Teacher(robot).send("crimson", [picture(pixels) for pixels in [*red, *red]])
+    result = Teacher.result(rejected)
+    assert result.result == LearnClass.Result.RESULT_REJECTED
+    assert "'red' (100 to" in result.message
+    assert (result.knowledge_version, result.accuracy_before) == (1, 1.0)
+    assert result.accuracy_after < 1
+    assert robot.learning[-1].stage == LearningStatus.STAGE_REJECTED
+    assert robot.see(RED).label == "red"
 
 
 def test_requests_that_cannot_be_are_refused_with_the_reason(robot):

@@ -27,6 +27,7 @@ from newfound_core.open_world.step_config import LearningCancelledError, Trainin
 from newfound_training.openworld.job_progress import JobReporter
 from newfound_training.openworld.knowledge import Knowledge, load_knowledge
 from newfound_training.openworld.learning import learn_class, limit_threads, save_knowledge
+from newfound_training.openworld.verdict import verdict
 from newfound_training.running.command import Command
 from newfound_training.running.options import build_parser, option, parse_options
 from newfound_training.running.run import Run
@@ -105,22 +106,18 @@ def _work(directory: Path, started: float) -> JobResult:
     knowledge = _knowledge(directory / job.knowledge)
     new, left_out = _new_samples(directory, job)
     learned = learn_class(knowledge, job, new, directory / jobs.STATE_NAME, reporter)
-    loss = learned.accuracy_loss()
+    outcome, message = verdict(learned.accuracy, job.options)
     facts: dict[str, Any] = {
         "images_used": len(new),
         "images_left_out": left_out,
         "accuracy": learned.accuracy,
     }
-    if loss > job.options.max_accuracy_loss:
-        message = (
-            f"the known classes lost {100 * loss:.1f} points of accuracy on average, more than "
-            f"the {100 * job.options.max_accuracy_loss:.1f} allowed"
-        )
-        return JobResult("forgot_too_much", message, _since(started), **facts)
+    if outcome != "learned":
+        return JobResult(outcome, message, _since(started), **facts)
     reporter.report("saving")
     save_knowledge(directory / jobs.CHECKPOINT_NAME, learned, knowledge, job)
     reporter.report("saving", 1, 1)
-    return JobResult("learned", "", _since(started), **facts)
+    return JobResult("learned", message, _since(started), **facts)
 
 
 def _knowledge(directory: Path) -> Knowledge:
@@ -188,7 +185,7 @@ def _run(options: LearnOptions, run: Run) -> Mapping[str, Any]:
 
 KEYS = {
     "outcome": f"one of {', '.join(jobs.outcomes())}",
-    "message": "for people; empty when the class was learned",
+    "message": "for people: why not, or what is doubtful about the learned class",
     "seconds": "since the job was started or last resumed",
     "images_used, images_left_out": "how many could be decoded, and the names of the others",
     "accuracy": "for each class samples, before and after: shares of held-out samples recognised",

@@ -38,11 +38,6 @@ class LearnedClass:
     memory: Memory  # of images
     accuracy: dict[str, ClassAccuracy]
 
-    def accuracy_loss(self) -> float:
-        """By how much the classes known before are recognised less, on average."""
-        losses = [a.before - a.after for a in self.accuracy.values() if a.before is not None]
-        return sum(losses) / len(losses) if losses else 0.0
-
 
 def learn_class(
     knowledge: Knowledge,
