@@ -63,11 +63,17 @@ class KnowledgeKeeper:
             raise
 
     def adopt(self, job: str, label: str, checkpoint: Path) -> int:
-        """Use what a job has learned; return its version."""
+        """Use what a job has learned; return its version.
+
+        A job that is looked at again has a version already. Unless that is newer than the one in
+        use it stays unused: since then somebody forgot a class, or went back.
+        """
         with self._lock:
             expected = [*self.now.knowledge.labels]
             expected += [] if label in expected else [label]
             version = self._base.adopt(checkpoint, expected, f"learned {label!r}", job)
+            if version <= self.now.version:
+                return version
 
             def check(knowledge: Knowledge) -> None:
                 if sorted(knowledge.labels) != sorted(expected):

@@ -18,7 +18,7 @@ from newfound_core.errors import NewfoundError
 from newfound_core.open_world import job as jobs
 from newfound_core.open_world.job import Job, JobResult
 from newfound_nodes.open_world.job_folders import JobFolders
-from newfound_nodes.open_world.job_status import JobStatus, accuracies, ended, following
+from newfound_nodes.open_world.job_status import JobStatus, accuracies, ended, failed, following
 from newfound_nodes.open_world.learner_process import COMMAND, LearnerProcess
 
 _log = logging.getLogger(__name__)
@@ -119,9 +119,9 @@ class LearningQueue:
             try:
                 status = self._see_to(name)
             except Exception as error:  # one job's trouble must not end the queue
-                _log.exception("job %s failed", name)
-                label = self.folders.label(name)
-                status = JobStatus(name, label, "failed", 1.0, message=f"internal error: {error}")
+                if not isinstance(error, NewfoundError):
+                    _log.exception("job %s failed", name)
+                status = failed(name, self.folders.label(name), error)
             if status is not None:
                 self.folders.finish(name, status)
                 self._report(status)
@@ -190,7 +190,7 @@ class LearningQueue:
             checkpoint = self.folders.folder(name) / jobs.CHECKPOINT_NAME
             version = self._switching.adopt(name, label, checkpoint)
         except NewfoundError as error:
-            return JobStatus(name, label, "failed", 1.0, message=str(error))
+            return failed(name, label, error)
         return JobStatus(name, label, "done", 1.0, 0.0, version, result.message, before, after)
 
     def _adopted(self, name: str) -> bool:

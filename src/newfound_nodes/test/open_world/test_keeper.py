@@ -60,6 +60,20 @@ def test_a_result_of_a_job_is_used_once(make_keeper, tmp_path, shipped):
     assert keeper.adopt("1", "blue", result) == 2
 
 
+def test_a_class_that_was_forgotten_since_is_not_brought_back_by_its_job(
+    make_keeper, tmp_path, shipped
+):
+    keeper = make_keeper()
+    result = tmp_path / "result"
+    colours = COLOURS | {"lemon": (230, 220, 40)}
+    assert keeper.adopt("000001", "lemon", tiny_open_world(result, colours)) == 2
+    keeper.forget("lemon")
+    keeper.close()
+    later = make_keeper()
+    assert later.adopt("000001", "lemon", result) == 2, "its status could not be written then"
+    assert (later.now.version, later.now.knowledge.labels) == (3, tuple(COLOURS))
+
+
 def test_with_an_emptied_folder_of_jobs_nothing_that_is_known_is_lost(
     make_keeper, tmp_path, make_job
 ):

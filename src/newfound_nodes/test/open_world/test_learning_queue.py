@@ -208,6 +208,33 @@ def test_knowledge_that_cannot_be_switched_to_is_a_failed_job(queue, owner, make
     job, _ = queue.add(*make_job("vase"))
     status = finished(queue, job)
     assert (status.stage, status.message) == ("failed", str(error))
+    assert status.storage == isinstance(error, StorageError)
+
+
+FULL_DISK = """
+import resource, sys, time
+from pathlib import Path
+from newfound_core.open_world.job import Job
+from newfound_nodes.open_world.learning_queue import LearningQueue, Switching
+
+owner = Switching(lambda: 7, lambda *_: 8, lambda status: None)
+queue = LearningQueue(Path(sys.argv[1]), owner, command=sys.argv[2:])
+queue.add(Job("waits", "../../current"), {"00.jpg": b"..."})
+job, _ = queue.add(Job("vase", "../../current"), {"00.jpg": b"..."})
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # the kernel refuses as a full disk does
+(queue.folders.folder("000001") / "cancel").touch()
+while not (status := queue.status(job)).final:
+    time.sleep(0.02)
+print(status.storage, status.message)
+"""
+
+
+def test_a_job_that_cannot_begin_for_want_of_room_says_so(tmp_path, learner):
+    command = [sys.executable, "-c", FULL_DISK, str(tmp_path / "jobs"), *learner]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("True")
+    assert "could not be written" in done.stdout
+    assert "internal error" not in done.stdout
 
 
 def test_a_damaged_job_fails_and_the_next_one_is_done(queue, make_job):

@@ -58,6 +58,7 @@ def parameters(tmp_path, shipped):
         "announce_after": 3,
         "learning_epochs": 1,
         "learning_threads": 1,
+        "learning_niceness": 0,
         "max_accuracy_loss": 1.0,
     }
 
@@ -220,6 +221,19 @@ def test_a_known_thing_taught_under_another_name_is_rejected(ros, parameters, sq
     assert result.accuracy_after < 1
     assert robot.learning[-1].stage == LearningStatus.STAGE_REJECTED
     assert robot.see(RED).label == "red"
+
+
+def test_a_job_that_the_disk_does_not_take_is_told_as_such(robot, tmp_path):
+    queue = robot.node.mind.queue
+    first = robot.add("lemon").job_id
+    _, refused = Teacher(robot).send("sun")  # waits for the first
+    second = tmp_path / "base" / "jobs" / "000002"
+    eventually(second.exists)
+    (second / "attempts").mkdir()  # a file that cannot be written
+    queue.cancel(first)
+    result = Teacher.result(refused)
+    assert result.result == LearnClass.Result.RESULT_STORAGE
+    assert "could not be written" in result.message
 
 
 def test_requests_that_cannot_be_are_refused_with_the_reason(robot):
