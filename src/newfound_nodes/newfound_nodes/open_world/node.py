@@ -224,6 +224,7 @@ class OpenWorldDetector(PerceptionNode):
                 crop_gap=self.param("crop_gap"),
             ),
             queue_limit=self.param("queue_limit"),
+            learning_patience=self.param("learning_patience"),
             learner=self._learner(),
         )
 

@@ -67,6 +67,13 @@ PARAMETERS = (
         1000,
         live=True,
     ),
+    Parameter(
+        "learning_patience",
+        600.0,
+        "A job whose process makes no progress for so long has failed, s.",
+        1.0,
+        86400.0,
+    ),
     Parameter("learning_threads", 0, "Cores that learning may take; 0: all.", 0, 1024),
     Parameter("learning_niceness", 10, "By how much learning steps back for others.", 0, 19),
 )

@@ -9,7 +9,6 @@ from newfound_core.open_world.job import JobResult
 from newfound_nodes.open_world.job_folders import JobFolders, source_unknown, unknown_of
 from newfound_nodes.open_world.job_status import JobStatus
 
-
 DONE = JobStatus("000001", "a", "done", 1.0)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from rclpy.action import ActionClient
 from sensor_msgs.msg import CompressedImage, Image
+from std_srvs.srv import Trigger
 
 from newfound_core.open_world.memory_store import load_memory
 from newfound_msgs.action import LearnClass
@@ -208,6 +209,25 @@ def test_the_action_follows_a_job_to_its_end_and_can_be_cancelled(robot):
 
 
 @pytest.mark.slow
+def test_the_action_tells_stage_progress_and_time_left(ros, parameters, square):
+    node = ros.started(OpenWorldDetector, **parameters | {"learning_epochs": 0})
+    teacher = Teacher(Robot(ros, node, square))
+    _, learned = teacher.send("lemon")
+    assert teacher.result(learned).result == LearnClass.Result.RESULT_OK
+    told = [status for status in teacher.feedback if status.stage != LearningStatus.STAGE_QUEUED]
+    stages = [status.stage for status in told]
+    assert stages == sorted(stages)
+    assert stages[0] == LearningStatus.STAGE_PREPARING
+    assert stages[-1] == LearningStatus.STAGE_SWITCHING
+    assert LearningStatus.STAGE_TRAINING not in stages, "the network is not trained"
+    progress = [status.progress for status in told]
+    assert progress == sorted(progress)
+    assert progress[-1] == pytest.approx(0.99)
+    assert all(s.remaining_seconds == -1 or s.remaining_seconds >= 0 for s in told)
+    assert any(status.remaining_seconds > 0 for status in told)
+
+
+@pytest.mark.slow
 def test_a_known_thing_taught_under_another_name_is_rejected(ros, parameters, square, tmp_path):
     model = tiny_open_world(tmp_path / "model", images=12, held_out=0.4)
     red = [s.pixels() for s in load_memory(model / "memory").samples("red") if s.held_out]
@@ -265,15 +285,31 @@ def test_requests_that_cannot_be_are_refused_with_the_reason(robot):
 def test_a_flood_of_requests_fills_the_queue_and_no_more(ros, parameters, square):
     node = ros.started(OpenWorldDetector, **parameters | {"queue_limit": 2})
     robot = Robot(ros, node, square)
-    answers = [robot.add(f"thing {number}", count=2) for number in range(6)]
+    photographs = [picture(np.full((3000, 4000, 3), 90, np.uint8), ".jpg")] * 8
+    answers = [robot.add(f"thing {number}", count=2) for number in range(2)]
+    answers += [robot.add(f"thing {number}", images=photographs) for number in range(2, 6)]
     results = [answer.result for answer in answers]
     assert results.count(Added.RESULT_BUSY) >= 3
+    junk = [CompressedImage(format="jpeg", data=b"not an image")] * 3
+    assert robot.add("junk", images=junk).result == Added.RESULT_BUSY, "no image was looked at"
     assert results[:2] == [Added.RESULT_OK, Added.RESULT_OK]
     assert robot.add("thing 0").result in (Added.RESULT_LABEL_EXISTS, Added.RESULT_BUSY)
     assert robot.ask(ForgetClass, "forget_class", label="red").result == Forgot.RESULT_BUSY
     for answer in answers[:2]:
         node.mind.queue.cancel(answer.job_id)
     assert robot.see(RED).label == "red", "frames go on meanwhile"
+
+
+def test_whoever_asked_for_it_a_job_can_be_cancelled_by_a_service(robot):
+    job = robot.add("lemon").job_id
+    assert robot.ask(ForgetClass, "forget_class", label="red").result == Forgot.RESULT_BUSY
+    answer = robot.ask(Trigger, "cancel_learning")
+    assert answer.success
+    assert job in answer.message
+    assert robot.end_of(job).stage == LearningStatus.STAGE_CANCELLED
+    answer = robot.ask(Trigger, "cancel_learning")
+    assert (answer.success, answer.message) == (False, "nothing is being learned")
+    assert robot.ask(ForgetClass, "forget_class", label="red").result == Forgot.RESULT_OK
 
 
 def test_a_node_that_is_not_active_says_so(ros, parameters):
@@ -283,6 +319,8 @@ def test_a_node_that_is_not_active_says_so(ros, parameters):
     assert answer.result == Added.RESULT_NOT_READY
     answer = ros.call(ListClasses, f"{NODE}/list_classes", ListClasses.Request())
     assert (answer.result, answer.knowledge.version) == (ListClasses.Response.RESULT_NOT_READY, 0)
+    answer = ros.call(Trigger, f"{NODE}/cancel_learning", Trigger.Request())
+    assert (answer.success, answer.message) == (False, "the node is not active")
 
 
 def test_a_second_node_on_the_same_knowledge_refuses(ros, parameters):
