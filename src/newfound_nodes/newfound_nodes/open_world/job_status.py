@@ -19,7 +19,7 @@ _STAGES: dict[str, Stage] = {
     "loading": "preparing",
     "features": "preparing",
     "training": "training",
-    "means": "training",
+    "means": "calibrating",  # a job that does not train has them as well
     "limits": "calibrating",
     "checking": "validating",
     "saving": "validating",

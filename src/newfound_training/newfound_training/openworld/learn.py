@@ -100,9 +100,9 @@ def finish_job(directory: Path) -> JobResult:
 
 
 def _work(directory: Path, started: float) -> JobResult:
-    reporter = JobReporter(directory)
-    reporter.report("loading")
     job = jobs.read_job(directory)
+    reporter = JobReporter(directory, trains=job.options.epochs > 0)
+    reporter.report("loading")
     knowledge = _knowledge(directory / job.knowledge)
     new, left_out = _new_samples(directory, job)
     learned = learn_class(knowledge, job, new, directory / jobs.STATE_NAME, reporter)
