@@ -24,6 +24,7 @@ from newfound_core.open_world import job as jobs
 from newfound_core.open_world.job import JobResult, Outcome
 from newfound_core.open_world.memory import Sample
 from newfound_core.open_world.step_config import LearningCancelledError, TrainingError
+from newfound_training.openworld.exemplars import reduced
 from newfound_training.openworld.job_progress import JobReporter
 from newfound_training.openworld.knowledge import Knowledge, load_knowledge
 from newfound_training.openworld.learning import learn_class, limit_threads, save_knowledge
@@ -104,7 +105,7 @@ def _work(directory: Path, started: float) -> JobResult:
     reporter = JobReporter(directory, trains=job.options.epochs > 0)
     reporter.report("loading")
     knowledge = _knowledge(directory / job.knowledge)
-    new, left_out = _new_samples(directory, job)
+    new, left_out = _new_samples(directory, job, knowledge.loaded.metadata.preprocessing.size)
     learned = learn_class(knowledge, job, new, directory / jobs.STATE_NAME, reporter)
     outcome, message = verdict(learned.accuracy, job.options)
     facts: dict[str, Any] = {
@@ -127,17 +128,17 @@ def _knowledge(directory: Path) -> Knowledge:
         raise BadKnowledgeError(str(error)) from error
 
 
-def _new_samples(directory: Path, job: jobs.Job) -> tuple[list[Sample], tuple[str, ...]]:
-    """Images that can be decoded, as they are in their files, and the names of the others."""
+def _new_samples(
+    directory: Path, job: jobs.Job, size: int
+) -> tuple[list[Sample], tuple[str, ...]]:
+    """Images that can be decoded, no larger than they need be, and the names of the others."""
     samples, left_out = [], []
     for path in jobs.image_paths(directory):
         sample = Sample(path.read_bytes(), job.label, job.sources.get(path.name, "camera"))
         try:
-            sample.pixels()
+            samples.append(reduced(sample, size))
         except (DataError, cv2.error):
             left_out.append(path.name)
-        else:
-            samples.append(sample)
     if len(samples) < _FEWEST_IMAGES:
         raise BadImagesError(
             f"{len(samples)} of {len(samples) + len(left_out)} images can be decoded, but at "
