@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints with random weights, for tests and benchmarks that need a model and no skill."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -61,23 +61,28 @@ def square(colour: tuple[int, int, int], seed: int = 0) -> np.ndarray:
     return pixels
 
 
-def tiny_open_world(folder: Path) -> Path:
-    """A tiny open-world checkpoint with a memory, that knows three colours."""
+def tiny_open_world(
+    folder: Path,
+    colours: Mapping[str, tuple[int, int, int]] = COLOURS,
+    images: int = 6,
+    held_out: float = 0.2,
+) -> Path:
+    """A tiny open-world checkpoint with a memory, that knows a few colours."""
     torch.manual_seed(0)
     backbone = build_backbone("cifar_resnet20", width=0.25)
     model = OpenWorldModel(backbone, build_head("bdoc", backbone.feature_dim))
     preprocessing = Preprocessing(16)
     samples = [
         Sample(square(colour, seed), label, f"{label}{seed}")
-        for label, colour in COLOURS.items()
-        for seed in range(6)
+        for label, colour in colours.items()
+        for seed in range(images)
     ]
-    memory, inputs = Memory(MemoryConfig(40)), Inputs(preprocessing)
+    memory, inputs = Memory(MemoryConfig(40, held_out)), Inputs(preprocessing)
     step = learn_step(model, samples, memory, inputs, StepConfig(epochs=0))
     return save_model(
         folder,
         step.model,
-        list(COLOURS),
+        list(colours),
         preprocessing,
         write_memory=lambda place: save_memory(step.memory, place),
     )

@@ -100,7 +100,9 @@ def learn(arguments: argparse.Namespace, label: str, images: Mapping[str, bytes]
     """Learn as on the robot; how well the class is recognised, and what the others lost."""
     folder = arguments.out / "job"
     shutil.rmtree(folder, ignore_errors=True)
-    options = jobs.LearningOptions(epochs=arguments.epochs, max_accuracy_loss=1.0)
+    options = jobs.LearningOptions(
+        epochs=arguments.epochs, max_accuracy_loss=1.0, max_class_loss=1.0
+    )
     knowledge = os.path.relpath(arguments.checkpoint.resolve(), folder.resolve())
     job = jobs.Job(label, knowledge, options, {})
     jobs.create_job(folder, job, images)

@@ -114,15 +114,15 @@ def to_depth(message: Image) -> np.ndarray:
     raise ImageError(f"{message.encoding} is not a depth encoding: 16UC1 (mm) or 32FC1 (m)")
 
 
-def decode(message: CompressedImage) -> np.ndarray:
+def decode(message: CompressedImage, max_pixels: int = MAX_PIXELS) -> np.ndarray:
     """A JPEG or PNG as uint8 RGB. Its size is checked before a pixel is decoded."""
     if "compressedDepth" in message.format:
         raise ImageError("compressedDepth is not a colour image: use the raw depth topic")
     try:
         image = PillowImage.open(io.BytesIO(message.data), formats=("JPEG", "PNG"))
         width, height = image.size
-        if not 0 < width * height <= MAX_PIXELS:
-            raise ImageError(f"{width}x{height} is more than {MAX_PIXELS} pixels")
+        if not 0 < width * height <= max_pixels:
+            raise ImageError(f"{width}x{height} is more than {max_pixels} pixels")
         if image.mode.startswith("I;16"):
             return to_rgb_from_mono16(np.asarray(image))
         return np.asarray(image.convert("RGB"))

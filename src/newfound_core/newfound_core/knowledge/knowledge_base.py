@@ -98,8 +98,8 @@ class KnowledgeBase(Generic[T]):
 
     def version_of_job(self, job: str) -> int | None:
         """The version that a learning job made, if it got that far."""
-        found = (v for v in reversed(self.versions()) if job and _job(self.note(v)) == job)
-        return next(found, None)
+        notes = ((version, self.note(version)) for version in reversed(self.versions()))
+        return next((v for v, note in notes if job and note and note.job == job), None)
 
     # Start.
 
@@ -128,29 +128,28 @@ class KnowledgeBase(Generic[T]):
         if shipped is None:
             reasons = "; ".join(complaints) or "there are no versions"
             raise DamagedError(f"{self.root} holds no knowledge that can be read: {reasons}")
-        with _disk(self.root):
-            (self.root / CURRENT).unlink(missing_ok=True)  # nothing is inherited from the damaged
-        version = self.add(shipped, "shipped")
+        version = self._add(shipped, "shipped", None)  # nothing is inherited from the damaged
         return Opened(version, self.switch(version), complaints)
 
     # Change. A new version is added, and then switched to.
 
     def add(self, write: Callable[[Path], Iterable[str]], reason: str) -> int:
         """Add a version: `write` fills a folder and returns the labels of its classes."""
-        version = self._next()
-        with _disk(self.folder(version)), atomic_directory(self.folder(version)) as aside:
-            write_note(aside, self._note_for(version, write(aside), reason))
-        return version
+        return self._add(write, reason, self.note(self.current))
 
     def adopt(self, folder: Path, labels: Iterable[str], reason: str, job: str) -> int:
-        """Add the result of a learning job by moving it here; done twice, it is there once."""
-        if (there := self.version_of_job(job)) is not None:
-            return there
+        """Add the result of a learning job by moving it here; done twice, it is there once.
+
+        Only a result that is gone was moved before: the id of a job may have been used by one
+        whose folder was deleted, or on the robot that the versions were copied from.
+        """
         if not folder.is_dir():
-            raise DamagedError(f"job {job} has no result at {folder}")
+            if (there := self.version_of_job(job)) is None:
+                raise DamagedError(f"job {job} has no result at {folder}")
+            return there
         version = self._next()
         with _disk(folder):
-            write_note(folder, self._note_for(version, labels, reason, job))
+            write_note(folder, _note(self.note(self.current), version, labels, reason, job))
             flush_tree(folder)
             folder.rename(self.folder(version))
             flush(self.folder_of_versions)
@@ -193,12 +192,13 @@ class KnowledgeBase(Generic[T]):
     def _next(self) -> int:
         return max(self.versions(), default=0) + 1
 
-    def _note_for(
-        self, version: int, labels: Iterable[str], reason: str, job: str = ""
-    ) -> VersionNote:
-        made = time.time()
-        before = self.note(self.current)
-        return VersionNote(reason, made, classes_after(before, labels, version, made), job)
+    def _add(
+        self, write: Callable[[Path], Iterable[str]], reason: str, before: VersionNote | None
+    ) -> int:
+        version = self._next()
+        with _disk(self.folder(version)), atomic_directory(self.folder(version)) as aside:
+            write_note(aside, _note(before, version, write(aside), reason))
+        return version
 
     def _point_to(self, version: int) -> None:
         aside = self.root / f".{CURRENT}.new"
@@ -212,7 +212,12 @@ class KnowledgeBase(Generic[T]):
         return [v for v in self.versions()[: -self._keep] if v != self.current]
 
     def _remove(self, version: int) -> None:
-        """Renamed first: a version is never seen half removed. What stays is swept later."""
+        """Renamed first: a version is never seen half removed. What stays is swept later.
+
+        The version in use stays, whoever asks.
+        """
+        if version == self.current:
+            return
         hidden = self.folder_of_versions / f".{version:06d}.removed"
         with suppress(OSError):
             self.folder(version).rename(hidden)
@@ -224,8 +229,11 @@ class KnowledgeBase(Generic[T]):
             shutil.rmtree(entry, ignore_errors=True)
 
 
-def _job(note: VersionNote | None) -> str:
-    return note.job if note else ""
+def _note(
+    before: VersionNote | None, version: int, labels: Iterable[str], reason: str, job: str = ""
+) -> VersionNote:
+    made = time.time()
+    return VersionNote(reason, made, classes_after(before, labels, version, made), job)
 
 
 @contextmanager

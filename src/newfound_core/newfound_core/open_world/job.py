@@ -34,6 +34,7 @@ _IMAGE_NAME = re.compile(r"[\w-]{1,64}\.(png|jpg|jpeg)", re.ASCII)
 Outcome = Literal[
     "learned",  # result/ holds the new knowledge
     "forgot_too_much",  # it was learned, but known classes lost more than allowed; no result/
+    "not_recognised",  # it was learned, but not one of its own held-out images is; no result/
     "cancelled",
     "bad_job",  # job.json is damaged or asks for what cannot be
     "bad_images",  # too few of the images can be decoded
@@ -54,6 +55,9 @@ class LearningOptions:
     crops: int = 3  # random variants of every new image to train on, besides the image itself
     frozen_stages: int | None = None  # stem and stages that never train; None: all but the last
     max_accuracy_loss: float = 0.1  # of the known classes, on average; 1 allows everything
+    # Share of what was recognised of any one of them; 1: single classes are not looked at, and
+    # not whether the new one is recognised.
+    max_class_loss: float = 0.5
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -66,6 +70,7 @@ class LearningOptions:
         if self.learning_rate is not None:
             _number(self.learning_rate, "learning_rate", 0, 100)
         _number(self.max_accuracy_loss, "max_accuracy_loss", 0, 1)
+        _number(self.max_class_loss, "max_class_loss", 0, 1)
 
 
 @dataclass(frozen=True)
@@ -108,13 +113,18 @@ class ClassAccuracy:
     before: float | None  # None for a class that was not known
     after: float
 
+    @property
+    def lost(self) -> float:
+        """The share of what was recognised before that is not any more, 0 to 1."""
+        return max(0.0, 1 - self.after / self.before) if self.before else 0.0
+
 
 @dataclass(frozen=True)
 class JobResult:
     """What came out."""
 
     outcome: Outcome
-    message: str = ""  # for people; empty when all went well
+    message: str = ""  # for people: why not, or what is doubtful; empty when all went well
     seconds: float = 0.0  # since the job was started or last resumed
     images_used: int = 0
     images_left_out: tuple[str, ...] = ()  # names of those that cannot be decoded

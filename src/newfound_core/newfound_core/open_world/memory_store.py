@@ -64,6 +64,8 @@ def load_memory(folder: Path) -> Memory:
         raise CheckpointError(f"{path} is not an index of a memory: {error!r}") from error
     except CheckpointError:
         raise
+    except OSError as error:
+        raise CheckpointError(f"{folder} cannot be read: {error}") from error
     except NewfoundError as error:
         raise CheckpointError(f"{path}: {error}") from error
 
@@ -117,7 +119,7 @@ def _read_index(path: Path) -> dict[str, Any]:
         index = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} is missing: the folder holds no memory") from error
-    except ValueError as error:  # not UTF-8, or not JSON
+    except (OSError, ValueError) as error:  # not readable, not UTF-8, or not JSON
         raise CheckpointError(f"{path} is damaged: {error}") from error
     if not isinstance(index, dict) or index.get("format") != FORMAT:
         found = index.get("format") if isinstance(index, dict) else type(index).__name__

@@ -165,6 +165,15 @@ def test_if_nothing_can_be_read_it_starts_anew_and_says_so(base, make_base):
     assert base.note(2).classes["mug"].origin == "shipped"
 
 
+def test_a_start_anew_that_fails_leaves_the_link_as_it_was(base, make_base):
+    (base.folder(1) / "one").unlink()
+    base.close()
+    base = make_base()
+    with pytest.raises(DamagedError, match="new version 2 cannot be used"):
+        base.open(lambda folder: ["mug"])
+    assert (base.current, base.versions()) == (1, [1])
+
+
 def test_a_new_version_that_cannot_be_read_back_is_not_used(base):
     version = base.add(lambda folder: ["mug"], "broken")
     with pytest.raises(DamagedError, match="new version 2"):
@@ -183,6 +192,25 @@ def test_the_result_of_a_job_is_moved_here_once(base):
     assert base.switch(version) == "learned"
     with pytest.raises(DamagedError, match="job b has no result"):
         base.adopt(result, [], "", "b")
+
+
+def test_a_job_with_the_id_of_an_earlier_one_is_another_job(base):
+    result = base.root / "jobs" / "000001" / "result"
+    for number, text in ((2, "learned"), (3, "learned after jobs/ was emptied")):
+        result.mkdir(parents=True)
+        writer(text)(result)
+        assert base.adopt(result, ["mug"], text, "000001") == number
+        assert base.switch(number) == text
+    assert base.versions() == [1, 2, 3]
+
+
+def test_the_version_in_use_is_never_removed(base):
+    def refuse(content):
+        raise DataError("not what it should be")
+
+    with pytest.raises(DamagedError, match="not what it should be"):
+        base.switch(1, refuse)
+    assert (base.current, base.versions()) == (1, [1])
 
 
 def test_left_overs_of_a_killed_writer_are_swept(base, make_base):

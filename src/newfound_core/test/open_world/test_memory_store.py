@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import os
+from contextlib import contextmanager
 
 import cv2
 import numpy as np
@@ -83,6 +85,36 @@ def test_a_missing_image_is_named(folder):
     path = next((folder / "images").glob("*.jpg"))
     path.unlink()
     with pytest.raises(CheckpointError, match=f"{path.name} is named in the index"):
+        load_memory(folder)
+
+
+@contextmanager
+def as_nobody():
+    """Root may read everything: for a moment we are not."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+@pytest.mark.parametrize("name", ["index.json", "images/*.png"])
+def test_a_file_that_may_not_be_read_is_named(folder, name, monkeypatch):
+    monkeypatch.chdir(folder.parent)  # the folders above are closed to others
+    folder.parent.chmod(0o755)
+    path = next(folder.glob(name))
+    path.chmod(0)
+    with as_nobody(), pytest.raises(CheckpointError, match=path.name):
+        load_memory(folder.relative_to(folder.parent))
+
+
+def test_an_index_that_is_a_folder_is_a_clear_error(folder):
+    (folder / "index.json").unlink()
+    (folder / "index.json").mkdir()
+    with pytest.raises(CheckpointError, match=r"index\.json is damaged"):
         load_memory(folder)
 
 

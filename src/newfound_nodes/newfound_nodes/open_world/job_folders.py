@@ -9,6 +9,7 @@ Besides what `newfound_core.open_world.job` defines, a folder holds
 """
 
 import json
+import logging
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,6 +21,7 @@ from newfound_core.knowledge.errors import StorageError
 from newfound_core.open_world import job as jobs
 from newfound_nodes.open_world.job_status import JobStatus
 
+_log = logging.getLogger(__name__)
 CURRENT_KNOWLEDGE = "../../current"  # as seen from a job: whatever is current when it starts
 _UNKNOWN = "unknown "  # before the id, as the source of an image
 _STATUS, _BASE, _ATTEMPTS = "status.json", "base", "attempts"
@@ -32,8 +34,7 @@ class JobFolders:
     def __init__(self, root: Path) -> None:
         self.root = root
         root.mkdir(parents=True, exist_ok=True)
-        for left_over in root.glob(".*"):
-            shutil.rmtree(left_over, ignore_errors=True)
+        _sweep(root)
 
     def folder(self, job: str) -> Path:
         """Where a job is."""
@@ -70,13 +71,15 @@ class JobFolders:
     def begin(self, name: str, version: int) -> int:
         """Note that a process starts from a version; return how many times it was started.
 
-        What an earlier process made of another version is of no use and is removed.
+        What an earlier process made of another version is of no use and is removed, and so is
+        what it was writing when it was killed.
         """
         folder = self.folder(name)
-        if self.base(name) != version:
-            self.reset(name)
+        _sweep(folder)
         attempts = _number(folder / _ATTEMPTS) + 1
         try:
+            if self.base(name) != version:
+                self.reset(name)
             (folder / _ATTEMPTS).write_text(str(attempts))
             (folder / _BASE).write_text(str(version))
         except OSError as error:
@@ -101,17 +104,19 @@ class JobFolders:
             shutil.rmtree(folder / made, ignore_errors=True)
 
     def finish(self, name: str, status: JobStatus) -> None:
-        """Write the final status and let go of what takes room; old jobs are removed."""
+        """Let go of what takes room and write the final status; old jobs are removed."""
         folder = self.folder(name)
-        aside = folder / f".{_STATUS}"
-        # On a full disk the job is merely done again after a restart.
-        with suppress(OSError):
-            aside.write_text(json.dumps(asdict(status), ensure_ascii=False), encoding="utf-8")
-            aside.replace(folder / _STATUS)
         # The images of a job that failed are somebody's work: they stay until the job is old.
         spent = [jobs.IMAGES_NAME] if status.stage in ("done", "cancelled") else []
         for made in (*spent, jobs.STATE_NAME, jobs.CHECKPOINT_NAME):
             shutil.rmtree(folder / made, ignore_errors=True)
+        _sweep(folder)
+        aside = folder / f".{_STATUS}"
+        try:  # after the disk has got room again
+            aside.write_text(json.dumps(asdict(status), ensure_ascii=False), encoding="utf-8")
+            aside.replace(folder / _STATUS)
+        except OSError as error:
+            _log.error("job %s will be looked at again after a restart: %s", name, error)
         finished = [other for other in self._names() if (self.folder(other) / _STATUS).exists()]
         for old in finished[:-_FINISHED_KEPT]:
             shutil.rmtree(self.folder(old), ignore_errors=True)
@@ -145,6 +150,13 @@ def unknown_of(job: jobs.Job) -> str:
     """The unknown object that a job learns; empty if it was asked for with images alone."""
     ids = (s.removeprefix(_UNKNOWN) for s in job.sources.values() if s.startswith(_UNKNOWN))
     return next(ids, "")
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a process was writing when it was killed: its names are hidden ones."""
+    for entry in folder.glob(".*"):
+        with suppress(OSError):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
 def _number(path: Path) -> int:

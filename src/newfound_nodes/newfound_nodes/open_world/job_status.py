@@ -4,6 +4,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from newfound_core.errors import NewfoundError
+from newfound_core.knowledge.errors import StorageError
 from newfound_core.open_world.job import JobProgress, JobResult
 
 Stage = Literal[
@@ -17,7 +19,7 @@ _STAGES: dict[str, Stage] = {
     "loading": "preparing",
     "features": "preparing",
     "training": "training",
-    "means": "training",
+    "means": "calibrating",  # a job that does not train has them as well
     "limits": "calibrating",
     "checking": "validating",
     "saving": "validating",
@@ -37,6 +39,7 @@ class JobStatus:
     message: str = ""
     accuracy_before: float | None = None  # of the old classes on the held-out memory
     accuracy_after: float | None = None
+    storage: bool = False  # it failed because the disk is full, or does not take what is written
 
     @property
     def final(self) -> bool:
@@ -57,10 +60,17 @@ def ended(job: str, label: str, result: JobResult) -> JobStatus:
     stage: Stage = "failed"
     if result.outcome == "cancelled":
         stage = "cancelled"
-    elif result.outcome == "forgot_too_much":
+    elif result.outcome in ("forgot_too_much", "not_recognised"):
         stage = "rejected"
-    message = result.message or result.outcome
-    return JobStatus(job, label, stage, 1.0, 0.0, 0, message, *accuracies(result))
+    message, full = result.message or result.outcome, result.outcome == "disk_full"
+    return JobStatus(job, label, stage, 1.0, 0.0, 0, message, *accuracies(result), full)
+
+
+def failed(job: str, label: str, error: Exception) -> JobStatus:
+    """The status of a job that an error has ended."""
+    message = str(error) if isinstance(error, NewfoundError) else f"internal error: {error}"
+    full = isinstance(error, StorageError)
+    return JobStatus(job, label, "failed", 1.0, message=message, storage=full)
 
 
 def accuracies(result: JobResult) -> tuple[float | None, float | None]:

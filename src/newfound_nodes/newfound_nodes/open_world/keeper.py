@@ -19,6 +19,7 @@ from newfound_core.knowledge.contents import (
 )
 from newfound_core.knowledge.knowledge_base import KnowledgeBase
 from newfound_core.knowledge.version_note import ClassNote
+from newfound_core.models import check_device
 
 Looks = Mapping[str, np.ndarray]  # of unknown objects, by id
 
@@ -51,6 +52,7 @@ class KnowledgeKeeper:
         """`look` is asked for the looks of the unknown objects before knowledge is used."""
         self._look, self._changed = look, changed
         self._lock = threading.Lock()
+        check_device(device)  # it is not the versions that cannot be read then
         self._base = KnowledgeBase(root, partial(read_knowledge, device=device), keep)
         try:
             opened = self._base.open(from_checkpoint(shipped) if shipped else None)
@@ -61,11 +63,17 @@ class KnowledgeKeeper:
             raise
 
     def adopt(self, job: str, label: str, checkpoint: Path) -> int:
-        """Use what a job has learned; return its version."""
+        """Use what a job has learned; return its version.
+
+        A job that is looked at again has a version already. Unless that is newer than the one in
+        use it stays unused: since then somebody forgot a class, or went back.
+        """
         with self._lock:
             expected = [*self.now.knowledge.labels]
             expected += [] if label in expected else [label]
             version = self._base.adopt(checkpoint, expected, f"learned {label!r}", job)
+            if version <= self.now.version:
+                return version
 
             def check(knowledge: Knowledge) -> None:
                 if sorted(knowledge.labels) != sorted(expected):

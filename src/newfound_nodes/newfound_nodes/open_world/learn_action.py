@@ -90,7 +90,8 @@ class LearnAction:
             stamp = self._node.get_clock().now().to_msg()
             goal.publish_feedback(LearnClass.Feedback(status=learning_message(status, stamp)))
             return
-        result = _result(self._version(), _RESULTS[status.stage], status.message)
+        code = Result.RESULT_STORAGE if status.storage else _RESULTS[status.stage]
+        result = _result(self._version(), code, status.message)
         result.job_id = status.job
         result.accuracy_before = _number(status.accuracy_before)
         result.accuracy_after = _number(status.accuracy_after)

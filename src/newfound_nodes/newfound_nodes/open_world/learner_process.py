@@ -3,12 +3,16 @@
 
 The process inherits a lock on its job and so holds it exactly as long as it lives. When the node
 was killed, the next one finds the lock held, and follows that process instead of starting
-another.
+another. Which process it is, the kernel knows: no number on disk could be that of another by now.
 """
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from newfound_core.knowledge.errors import LockedError, StorageError
@@ -73,12 +77,25 @@ class LearnerProcess:
         return f"the learning process {how or f'ended with code {code}'}. It said last: {said}"
 
     def stop(self) -> None:
-        """End it, if it is ours; it can be resumed by another."""
-        if self._child is None or self._child.poll() is not None:
-            return
-        self._child.terminate()
-        try:
-            self._child.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
+        """End it; it can be resumed by another."""
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            if not self.running() or (number := self._number()) is None:
+                return
+            with suppress(ProcessLookupError):
+                os.kill(number, how)
+            end = time.monotonic() + _PATIENCE
+            while self.running() and time.monotonic() < end:
+                time.sleep(0.02)
+
+    def _number(self) -> int | None:
+        return self._child.pid if self._child else _holder(self._job / LOCK)
+
+
+def _holder(lock: Path) -> int | None:
+    """The process, other than this one, that has a lock open."""
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        number = int(descriptor.parts[2])
+        with suppress(OSError):  # it has ended, or is somebody else's
+            if number != os.getpid() and descriptor.samefile(lock):
+                return number
+    return None

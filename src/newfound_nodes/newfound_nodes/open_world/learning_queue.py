@@ -18,7 +18,7 @@ from newfound_core.errors import NewfoundError
 from newfound_core.open_world import job as jobs
 from newfound_core.open_world.job import Job, JobResult
 from newfound_nodes.open_world.job_folders import JobFolders
-from newfound_nodes.open_world.job_status import JobStatus, accuracies, ended, following
+from newfound_nodes.open_world.job_status import JobStatus, accuracies, ended, failed, following
 from newfound_nodes.open_world.learner_process import COMMAND, LearnerProcess
 
 _log = logging.getLogger(__name__)
@@ -28,6 +28,10 @@ _CANCEL_PATIENCE = 5.0  # s that it may take to see that it is cancelled
 
 class QueueFullError(NewfoundError):
     """There are as many jobs as there may be."""
+
+
+class StuckError(NewfoundError):
+    """A learning process does nothing any more."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,13 @@ class LearningQueue:
         *,
         limit: int = 10,
         attempts: int = 5,
+        patience: float = 600.0,  # s that a process may be without progress
         command: Sequence[str] = COMMAND,
     ) -> None:
         self.folders = JobFolders(root)
         self._switching = switching
         self._limit, self._attempts, self._command = limit, attempts, command
+        self._patience = patience
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._statuses = {
@@ -69,9 +75,7 @@ class LearningQueue:
     def add(self, job: Job, images: Mapping[str, bytes]) -> tuple[str, int]:
         """Queue a job; return its id and how many are before it."""
         with self._lock:
-            before = len(self._open())
-            if before >= self._limit:
-                raise QueueFullError(f"{before} jobs are queued, which is the limit")
+            before = self._room()
             name = self.folders.create(job, images)
             status = JobStatus(name, job.label, "queued", message=f"{before} jobs before it")
             self._statuses[name] = status
@@ -79,6 +83,17 @@ class LearningQueue:
         with self._lock:
             self._wake.notify_all()
         return name, before
+
+    def check_room(self) -> None:
+        """Raise a QueueFullError if no job would be taken."""
+        with self._lock:
+            self._room()
+
+    def cancel_at_work(self) -> JobStatus | None:
+        """Ask the job at work, or the next one, to stop; None if there is none."""
+        with self._lock:
+            first = min(self._open(), key=lambda status: status.job, default=None)
+        return first if first is not None and self.cancel(first.job) else None
 
     def cancel(self, name: str) -> bool:
         """Ask a job to stop; False if it is final or not known."""
@@ -119,9 +134,9 @@ class LearningQueue:
             try:
                 status = self._see_to(name)
             except Exception as error:  # one job's trouble must not end the queue
-                _log.exception("job %s failed", name)
-                label = self.folders.label(name)
-                status = JobStatus(name, label, "failed", 1.0, message=f"internal error: {error}")
+                if not isinstance(error, NewfoundError):
+                    _log.exception("job %s failed", name)
+                status = failed(name, self.folders.label(name), error)
             if status is not None:
                 self.folders.finish(name, status)
                 self._report(status)
@@ -158,24 +173,35 @@ class LearningQueue:
     def _follow(self, process: LearnerProcess, name: str, label: str) -> bool:
         """Report until there is a result or the process has ended; False if closed before."""
         folder = self.folders.folder(name)
-        deadline = math.inf
-        # The result is written last: a process that then takes its time to end has nothing to do.
-        while process.running() and self.folders.result(name) is None:
-            self._report(following(name, label, jobs.read_progress(folder)))
-            with self._lock:
-                if not self._closing:
-                    self._wake.wait(_POLL)
-                closing = self._closing
-            if closing:
-                process.stop()
-                self.folders.interrupted(name)
-                return False
-            if jobs.is_cancelled(folder):
-                deadline = min(deadline, time.monotonic() + _CANCEL_PATIENCE)
-            if time.monotonic() > deadline:
-                process.stop()
-        process.stop()
+        deadline, last, since = math.inf, None, time.monotonic()
+        try:
+            # The result is written last: whoever then takes his time to end has nothing to do.
+            while process.running() and self.folders.result(name) is None:
+                progress = jobs.read_progress(folder)
+                if progress != last:
+                    last, since = progress, time.monotonic()
+                self._report(following(name, label, progress))
+                if not self._wait():
+                    self.folders.interrupted(name)
+                    return False
+                if jobs.is_cancelled(folder):
+                    deadline = min(deadline, time.monotonic() + _CANCEL_PATIENCE)
+                if time.monotonic() > deadline:
+                    process.stop()
+                if time.monotonic() - since > self._patience:
+                    raise StuckError(
+                        f"the learning process made no progress in {self._patience:g} s"
+                    )
+        finally:
+            process.stop()
         return True
+
+    def _wait(self) -> bool:
+        """A moment, or until something happens; False if the queue is closed."""
+        with self._lock:
+            if not self._closing:
+                self._wake.wait(_POLL)
+            return not self._closing
 
     def _conclude(self, name: str, label: str, result: JobResult) -> JobStatus | None:
         if not result.learned:
@@ -190,14 +216,21 @@ class LearningQueue:
             checkpoint = self.folders.folder(name) / jobs.CHECKPOINT_NAME
             version = self._switching.adopt(name, label, checkpoint)
         except NewfoundError as error:
-            return JobStatus(name, label, "failed", 1.0, message=str(error))
-        return JobStatus(name, label, "done", 1.0, 0.0, version, "", before, after)
+            return failed(name, label, error)
+        return JobStatus(name, label, "done", 1.0, 0.0, version, result.message, before, after)
 
     def _adopted(self, name: str) -> bool:
         """Whether the result was moved to the versions by a process that was then killed."""
         return not (self.folders.folder(name) / jobs.CHECKPOINT_NAME).exists()
 
     # Inside.
+
+    def _room(self) -> int:
+        """How many jobs there are, if one more may be."""
+        count = len(self._open())
+        if count >= self._limit:
+            raise QueueFullError(f"{count} jobs are queued, which is the limit")
+        return count
 
     def _open(self) -> list[JobStatus]:
         return [status for status in self._statuses.values() if not status.final]

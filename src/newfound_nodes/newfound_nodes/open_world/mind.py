@@ -58,6 +58,7 @@ class MindConfig:
     versions_kept: int = 10
     unknowns: UnknownsConfig = field(default_factory=UnknownsConfig)
     queue_limit: int = 10
+    learning_patience: float = 600.0  # s that a learning process may be without progress
     learner: Sequence[str] = COMMAND
 
 
@@ -90,6 +91,7 @@ class Mind:
                 config.root / "jobs",
                 switching,
                 limit=config.queue_limit,
+                patience=config.learning_patience,
                 command=config.learner,
             )
             self._release_orphans()
@@ -134,6 +136,7 @@ class Mind:
     def learn(self, request: Any, options: LearningOptions) -> tuple[str, int]:
         """Queue what a request asks for; job id and jobs before it. Raises RefusedError."""
         with self._requests:  # two requests for one label must not both be granted
+            self.queue.check_room()  # before images are decoded
             job, images = learning_job(
                 request, self.keeper.now.knowledge.labels, self.queue.labels(), self.unknown,
                 options,

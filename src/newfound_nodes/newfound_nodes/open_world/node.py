@@ -224,6 +224,7 @@ class OpenWorldDetector(PerceptionNode):
                 crop_gap=self.param("crop_gap"),
             ),
             queue_limit=self.param("queue_limit"),
+            learning_patience=self.param("learning_patience"),
             learner=self._learner(),
         )
 
@@ -236,6 +237,7 @@ class OpenWorldDetector(PerceptionNode):
         return LearningOptions(
             epochs=self.param("learning_epochs"),
             max_accuracy_loss=self.param("max_accuracy_loss"),
+            max_class_loss=self.param("max_class_loss"),
         )
 
 

@@ -51,12 +51,28 @@ PARAMETERS = (
         live=True,
     ),
     Parameter(
+        "max_class_loss",
+        0.5,
+        "The share that any one known class may lose of what is recognised of it; 1: single "
+        "classes are not looked at, and not whether the new one is recognised.",
+        0.0,
+        1.0,
+        live=True,
+    ),
+    Parameter(
         "learning_epochs",
         0,
         "How long the network is trained for a class; 0: it stays as it is.",
         0,
         1000,
         live=True,
+    ),
+    Parameter(
+        "learning_patience",
+        600.0,
+        "A job whose process makes no progress for so long has failed, s.",
+        1.0,
+        86400.0,
     ),
     Parameter("learning_threads", 0, "Cores that learning may take; 0: all.", 0, 1024),
     Parameter("learning_niceness", 10, "By how much learning steps back for others.", 0, 19),

@@ -14,6 +14,8 @@ from newfound_nodes.open_world.job_folders import CURRENT_KNOWLEDGE, source_unkn
 FEWEST_IMAGES = 2  # one to learn from, one to hold out
 MOST_IMAGES = 200
 MOST_BYTES = 64 * 2**20
+MOST_PIXELS = 16_000_000  # of one image: what a telephone takes
+MOST_PIXELS_TOGETHER = 100_000_000  # a second or two of decoding
 
 
 class RefusedError(Exception):
@@ -75,13 +77,20 @@ def _usable(messages: Sequence[Any]) -> tuple[dict[str, bytes], str]:
     size = sum(len(message.data) for message in messages)
     if size > MOST_BYTES:
         raise RefusedError("BAD_IMAGES", f"{size} bytes of images, at most {MOST_BYTES} are taken")
-    usable, complaint = {}, ""
+    usable, complaint, pixels = {}, "", 0
     for number, message in enumerate(messages):
         try:
-            images.decode(message)
+            height, width = images.decode(message, MOST_PIXELS).shape[:2]
         except ImageError as error:
             complaint = complaint or f"Image {number}: {error}"
             continue
+        pixels += height * width
+        if pixels > MOST_PIXELS_TOGETHER:
+            raise RefusedError(
+                "BAD_IMAGES",
+                f"the images have more than {MOST_PIXELS_TOGETHER // 10**6} megapixels together: "
+                "send fewer, or smaller ones",
+            )
         content = bytes(message.data)
         extension = "png" if content.startswith(b"\x89PNG") else "jpg"
         usable[f"image_{number:03d}.{extension}"] = content

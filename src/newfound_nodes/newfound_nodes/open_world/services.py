@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rclpy.callback_groups import CallbackGroup, MutuallyExclusiveCallbackGroup
+from std_srvs.srv import Trigger
 
 from newfound_core.errors import NewfoundError
 from newfound_core.knowledge.errors import DamagedError, StorageError, UnknownVersionError
@@ -24,7 +25,7 @@ from newfound_nodes.open_world.messages import knowledge_message
 from newfound_nodes.open_world.mind import Mind
 from newfound_nodes.open_world.requests import RefusedError
 
-_BUSY = "a class is being learned: wait for it, or cancel it"
+_BUSY = "a class is being learned: wait for it, or call ~/cancel_learning"
 _CODES: tuple[tuple[type[Exception], str], ...] = (
     (QueueFullError, "BUSY"),
     (StorageError, "STORAGE"),
@@ -35,8 +36,8 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
 
 class KnowledgeServices:
     """`~/add_unknown_class`, `~/dismiss_unknown`, `~/forget_class`, `~/restore_knowledge`,
-    `~/list_classes`, and the action `~/learn_class`; they are there from the beginning and say
-    when they are not ready.
+    `~/list_classes`, `~/cancel_learning`, and the action `~/learn_class`; they are there from the
+    beginning and say when they are not ready.
     """
 
     def __init__(
@@ -55,10 +56,12 @@ class KnowledgeServices:
         ):
             callback = self._answering(answer)
             node.create_service(kind, f"~/{name}", callback, callback_group=group)
-        # One that only reads does not wait for those.
+        # These do not wait for those.
         reading = MutuallyExclusiveCallbackGroup()
         callback = self._answering(self._list)
         node.create_service(ListClasses, "~/list_classes", callback, callback_group=reading)
+        callback = self._cancel_at_work
+        node.create_service(Trigger, "~/cancel_learning", callback, callback_group=reading)
         self._action = LearnAction(node, group, self._submit, self._cancel, self._version)
 
     def job_changed(self, status: JobStatus) -> None:
@@ -97,6 +100,19 @@ class KnowledgeServices:
 
     def _list(self, mind: Mind, request: Any, response: Any) -> None:
         response.knowledge = knowledge_message(mind.keeper.now)
+
+    def _cancel_at_work(self, request: Any, response: Any) -> Any:
+        mind = self._mind()
+        try:
+            stopped = mind.queue.cancel_at_work() if mind is not None else None
+        except OSError as error:
+            response.message = f"it cannot be told to stop: {error}"
+            return response
+        response.success = stopped is not None
+        response.message = "nothing is being learned" if mind else "the node is not active"
+        if stopped is not None:
+            response.message = f"{stopped.label!r} will not be learned (job {stopped.job})"
+        return response
 
     # The action.
 

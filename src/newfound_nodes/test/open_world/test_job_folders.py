@@ -9,6 +9,8 @@ from newfound_core.open_world.job import JobResult
 from newfound_nodes.open_world.job_folders import JobFolders, source_unknown, unknown_of
 from newfound_nodes.open_world.job_status import JobStatus
 
+DONE = JobStatus("000001", "a", "done", 1.0)
+
 
 @pytest.fixture
 def folders(tmp_path):
@@ -57,6 +59,48 @@ def test_the_unknown_object_of_a_job_is_found_again(folders):
 def test_left_overs_of_a_killed_writer_are_swept(folders):
     (folders.root / ".000009.writing-x").mkdir()
     assert list(JobFolders(folders.root).root.iterdir()) == []
+
+
+def test_left_overs_of_a_killed_learner_are_swept(folders, make_job):
+    name = folders.create(*make_job("a"))
+    half, reserve = (folders.folder(name) / n for n in (".result.writing-x7", ".reserve"))
+    for spoil in (lambda: folders.begin(name, 7), lambda: folders.finish(name, DONE)):
+        half.mkdir()
+        (half / "model.safetensors").write_text("half")
+        reserve.write_text("kept free")
+        spoil()
+        assert not half.exists()
+        assert not reserve.exists()
+
+
+SMALL_DISK = """
+import sys
+from pathlib import Path
+from newfound_core.open_world import job as jobs
+from newfound_nodes.open_world.job_folders import JobFolders
+from newfound_nodes.open_world.job_status import JobStatus
+
+folders = JobFolders(Path(sys.argv[1]) / "jobs")
+name = folders.create(jobs.Job("a", "../../current"), {"00.jpg": b"x" * 1000})
+result = folders.folder(name) / jobs.CHECKPOINT_NAME
+result.mkdir()
+try:
+    (result / "model.safetensors").write_bytes(b"x" * 10**7)
+except OSError as error:
+    print(error.strerror)
+folders.finish(name, JobStatus(name, "a", "failed", message="the disk is full"))
+print(JobFolders(folders.root).unfinished(), folders.status(name).message)
+"""
+MOUNT = 'mount -t tmpfs -o size=100k none "$1" && exec "$2" -c "$3" "$1"'
+
+
+def test_on_a_full_disk_a_job_makes_room_for_its_own_status(tmp_path):
+    """In a mount that only the process below sees."""
+    if subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("a small disk needs a namespace of its own, which this machine does not allow")
+    command = ["unshare", "-rm", "sh", "-c", MOUNT, "sh", str(tmp_path), sys.executable]
+    done = subprocess.run([*command, SMALL_DISK], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["No space left on device", "[] the disk is full"]
 
 
 FILL = """

@@ -9,6 +9,7 @@ import pytest
 
 from newfound_core.knowledge.errors import DamagedError, StorageError
 from newfound_core.open_world import job as jobs
+from newfound_nodes.open_world.learner_process import LearnerProcess
 from newfound_nodes.open_world.learning_queue import LearningQueue, QueueFullError, Switching
 from tests.harness import eventually
 
@@ -169,27 +170,78 @@ NODE = """
 import sys, time
 from pathlib import Path
 from newfound_core.open_world.job import Job
+from newfound_nodes.open_world.learner_process import LearnerProcess
 from newfound_nodes.open_world.learning_queue import LearningQueue, Switching
 
 owner = Switching(lambda: 7, lambda *_: 8, lambda status: None)
-queue = LearningQueue(Path(sys.argv[1]), owner, command=sys.argv[2:])
-queue.add(Job("waits", "../../current"), {"00.jpg": b"..."})
+queue = LearningQueue(Path(sys.argv[1]), owner, command=sys.argv[3:])
+queue.add(Job(sys.argv[2], "../../current"), {"00.jpg": b"..."})
 time.sleep(600)
 """
 
 
-def test_a_learner_whose_node_was_killed_is_found_and_followed(tmp_path, make_queue, learner):
-    node = subprocess.Popen([sys.executable, "-c", NODE, str(tmp_path / "jobs"), *learner])
-    folder = tmp_path / "jobs" / "000001"
-    pid = pid_of(folder)
-    node.kill()
-    node.wait()
-    os.kill(pid, 0)  # it lives on
+@pytest.fixture
+def left_behind(tmp_path, learner):
+    """The folder of a job whose learning process lives on while its node was killed."""
+
+    def leave(label):
+        command = [sys.executable, "-c", NODE, str(tmp_path / "jobs"), label, *learner]
+        node = subprocess.Popen(command)
+        folder = tmp_path / "jobs" / "000001"
+        pid = pid_of(folder)
+        node.kill()
+        node.wait()
+        os.kill(pid, 0)
+        return folder
+
+    return leave
+
+
+def test_a_learner_whose_node_was_killed_is_found_and_followed(left_behind, make_queue):
+    folder = left_behind("waits")
     queue = make_queue()
     eventually(lambda: queue.status("000001").stage == "training")
     (folder / "go").touch()
     assert finished(queue, "000001").stage == "done"
     assert (folder / "starts").read_text() == "+", "no second process was started"
+
+
+def test_a_learner_whose_node_was_killed_can_be_stopped(left_behind, make_queue):
+    folder = left_behind("waits deaf")
+    queue = make_queue()
+    assert queue.cancel_at_work().label == "waits deaf"
+    assert finished(queue, "000001").stage == "cancelled"
+    assert LearnerProcess.find(folder) is None
+    assert queue.cancel_at_work() is None
+
+
+def test_closing_ends_a_learner_whose_node_was_killed(left_behind, make_queue):
+    folder = left_behind("waits deaf")
+    queue = make_queue()
+    eventually(lambda: queue.status("000001").stage == "training")
+    queue.close()
+    assert LearnerProcess.find(folder) is None
+
+
+def test_a_learner_without_progress_is_ended(make_queue, make_job):
+    queue = make_queue(patience=3.0)
+    job, _ = queue.add(*make_job("waits deaf"))
+    status = finished(queue, job)
+    assert (status.stage, status.storage) == ("failed", False)
+    assert status.message == "the learning process made no progress in 3 s"
+    assert LearnerProcess.find(queue.folders.folder(job)) is None
+    assert (queue.folders.folder(job) / "images").is_dir(), "the images are not lost"
+
+
+def test_whatever_goes_wrong_no_learner_is_left_behind(queue, make_job):
+    job, _ = queue.add(*make_job("waits deaf"))
+    progress = queue.folders.folder(job) / jobs.PROGRESS_NAME
+    eventually(progress.exists)
+    progress.unlink()
+    progress.mkdir()  # reading it fails as nobody foresaw
+    status = finished(queue, job)
+    assert (status.stage, "internal error" in status.message) == ("failed", True)
+    assert LearnerProcess.find(queue.folders.folder(job)) is None
 
 
 def test_what_was_learned_on_other_knowledge_is_learned_again(queue, owner, make_job):
@@ -208,6 +260,34 @@ def test_knowledge_that_cannot_be_switched_to_is_a_failed_job(queue, owner, make
     job, _ = queue.add(*make_job("vase"))
     status = finished(queue, job)
     assert (status.stage, status.message) == ("failed", str(error))
+    assert status.storage == isinstance(error, StorageError)
+
+
+FULL_DISK = """
+import resource, sys, time
+from pathlib import Path
+from newfound_core.open_world.job import Job
+from newfound_nodes.open_world.learner_process import LearnerProcess
+from newfound_nodes.open_world.learning_queue import LearningQueue, Switching
+
+owner = Switching(lambda: 7, lambda *_: 8, lambda status: None)
+queue = LearningQueue(Path(sys.argv[1]), owner, command=sys.argv[2:])
+queue.add(Job("waits", "../../current"), {"00.jpg": b"..."})
+job, _ = queue.add(Job("vase", "../../current"), {"00.jpg": b"..."})
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # the kernel refuses as a full disk does
+(queue.folders.folder("000001") / "cancel").touch()
+while not (status := queue.status(job)).final:
+    time.sleep(0.02)
+print(status.storage, status.message)
+"""
+
+
+def test_a_job_that_cannot_begin_for_want_of_room_says_so(tmp_path, learner):
+    command = [sys.executable, "-c", FULL_DISK, str(tmp_path / "jobs"), *learner]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("True")
+    assert "could not be written" in done.stdout
+    assert "internal error" not in done.stdout
 
 
 def test_a_damaged_job_fails_and_the_next_one_is_done(queue, make_job):

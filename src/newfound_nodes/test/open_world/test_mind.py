@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
+import cv2
+import numpy as np
 import pytest
+from sensor_msgs.msg import CompressedImage
 
 from newfound_core.detection.detector import Detector
 from newfound_core.detection.unknowns import UnknownsConfig, View
 from newfound_core.detection.whole_image import WholeImage
 from newfound_core.open_world.job import LearningOptions
 from newfound_msgs.srv import AddUnknownClass
+from newfound_nodes.open_world.learning_queue import QueueFullError
 from newfound_nodes.open_world.mind import Listener, Mind, MindConfig
 from newfound_nodes.open_world.requests import RefusedError
 from tests.harness import eventually
@@ -17,12 +21,11 @@ RED, YELLOW = (220, 40, 40), (230, 220, 40)
 def make_mind(tmp_path, shipped, learner):
     minds = []
 
-    def make(told=None):
+    def make(told=None, **options):
         told = [] if told is None else told
         listener = Listener(told.append, told.append, told.append)
-        config = MindConfig(
-            tmp_path / "base", shipped, unknowns=UnknownsConfig(announce_after=3), learner=learner
-        )
+        options |= {"unknowns": UnknownsConfig(announce_after=3), "learner": learner}
+        config = MindConfig(tmp_path / "base", shipped, **options)
         minds.append(Mind(config, Detector(WholeImage()), listener))
         return minds[-1]
 
@@ -100,6 +103,19 @@ def test_what_is_being_learned_cannot_be_dismissed_but_the_other_way_round(make_
     with pytest.raises(RefusedError) as refused:
         mind.dismiss(unknown_id)
     assert refused.value.code == "BUSY"
+    mind.queue.cancel(job)
+
+
+def test_a_full_queue_is_said_before_any_image_is_looked_at(make_mind):
+    mind = make_mind(queue_limit=1)
+    picture = CompressedImage(
+        data=cv2.imencode(".png", np.zeros((8, 8, 3), np.uint8))[1].tobytes()
+    )
+    request = AddUnknownClass.Request(label="waits", images=[picture] * 2)
+    job, _ = mind.learn(request, LearningOptions())
+    junk = AddUnknownClass.Request(label="vase", images=[CompressedImage(data=b"junk")] * 2)
+    with pytest.raises(QueueFullError):
+        mind.learn(junk, LearningOptions())
     mind.queue.cancel(job)
 
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from rclpy.action import ActionClient
 from sensor_msgs.msg import CompressedImage, Image
+from std_srvs.srv import Trigger
 
+from newfound_core.open_world.memory_store import load_memory
 from newfound_msgs.action import LearnClass
 from newfound_msgs.msg import (
     KnowledgeBase,
@@ -28,6 +30,7 @@ from newfound_msgs.srv import (
 )
 from newfound_nodes.open_world.node import OpenWorldDetector
 from newfound_nodes.qos import LATCHED
+from tests.checkpoints import tiny_open_world
 from tests.harness import ACTIVE, UNCONFIGURED, eventually, image, values
 
 RED, YELLOW = (220, 40, 40), (230, 220, 40)
@@ -56,6 +59,7 @@ def parameters(tmp_path, shipped):
         "announce_after": 3,
         "learning_epochs": 1,
         "learning_threads": 1,
+        "learning_niceness": 0,
         "max_accuracy_loss": 1.0,
     }
 
@@ -167,32 +171,89 @@ def test_whoever_listens_late_is_told_what_waits_to_be_named(robot):
     assert (told.id, told.state) == (first.id, UnknownObject.STATE_WAITING)
 
 
-@pytest.mark.slow
-def test_the_action_follows_a_job_to_its_end_and_can_be_cancelled(robot):
-    client = ActionClient(robot.ros.client, LearnClass, f"{NODE}/learn_class")
-    assert client.wait_for_server(60)
-    feedback = []
+class Teacher:
+    """A client of the action, and all the feedback it got."""
 
-    def send(label, count=4):
-        images = [picture(robot.square(YELLOW, i)) for i in range(count)]
+    def __init__(self, robot):
+        self.robot, self.feedback = robot, []
+        self.client = ActionClient(robot.ros.client, LearnClass, f"{NODE}/learn_class")
+        assert self.client.wait_for_server(60)
+
+    def send(self, label, images=None):
+        """Ask for a class; the goal, and the result to come."""
+        images = images or [picture(self.robot.square(YELLOW, i)) for i in range(4)]
         goal = LearnClass.Goal(label=label, images=images)
-        sent = client.send_goal_async(goal, lambda message: feedback.append(message.feedback))
+        sent = self.client.send_goal_async(goal, lambda m: self.feedback.append(m.feedback.status))
         handle = eventually(lambda: sent.done() and sent.result())
         return handle, handle.get_result_async()
 
-    _, learned = send("lemon")
-    second, cancelled = send("sun")  # waits for the first
-    _, refused = send("red")
-    result = eventually(lambda: refused.done() and refused.result().result)
-    assert result.result == LearnClass.Result.RESULT_LABEL_EXISTS
+    @staticmethod
+    def result(future):
+        return eventually(lambda: future.done() and future.result().result, patience=200)
+
+
+@pytest.mark.slow
+def test_the_action_follows_a_job_to_its_end_and_can_be_cancelled(robot):
+    teacher = Teacher(robot)
+    _, learned = teacher.send("lemon")
+    second, cancelled = teacher.send("sun")  # waits for the first
+    _, refused = teacher.send("red")
+    assert teacher.result(refused).result == LearnClass.Result.RESULT_LABEL_EXISTS
     second.cancel_goal_async()
-    result = eventually(lambda: cancelled.done() and cancelled.result().result, patience=200)
-    assert result.result == LearnClass.Result.RESULT_CANCELLED
-    result = eventually(lambda: learned.done() and learned.result().result, patience=200)
+    assert teacher.result(cancelled).result == LearnClass.Result.RESULT_CANCELLED
+    result = teacher.result(learned)
     assert (result.result, result.knowledge_version) == (0, 2), result.message
     assert 0 <= result.accuracy_before <= 1
-    assert {f.status.label for f in feedback} >= {"lemon"}
+    assert {status.label for status in teacher.feedback} >= {"lemon"}
     assert robot.see(YELLOW).label == "lemon"
+
+
+@pytest.mark.slow
+def test_the_action_tells_stage_progress_and_time_left(ros, parameters, square):
+    node = ros.started(OpenWorldDetector, **parameters | {"learning_epochs": 0})
+    teacher = Teacher(Robot(ros, node, square))
+    _, learned = teacher.send("lemon")
+    assert teacher.result(learned).result == LearnClass.Result.RESULT_OK
+    told = [status for status in teacher.feedback if status.stage != LearningStatus.STAGE_QUEUED]
+    stages = [status.stage for status in told]
+    assert stages == sorted(stages)
+    assert stages[0] == LearningStatus.STAGE_PREPARING
+    assert stages[-1] == LearningStatus.STAGE_SWITCHING
+    assert LearningStatus.STAGE_TRAINING not in stages, "the network is not trained"
+    progress = [status.progress for status in told]
+    assert progress == sorted(progress)
+    assert progress[-1] == pytest.approx(0.99)
+    assert all(s.remaining_seconds == -1 or s.remaining_seconds >= 0 for s in told)
+    assert any(status.remaining_seconds > 0 for status in told)
+
+
+@pytest.mark.slow
+def test_a_known_thing_taught_under_another_name_is_rejected(ros, parameters, square, tmp_path):
+    model = tiny_open_world(tmp_path / "model", images=12, held_out=0.4)
+    red = [s.pixels() for s in load_memory(model / "memory").samples("red") if s.held_out]
+    parameters |= {"checkpoint": str(model), "learning_epochs": 0}
+    robot = Robot(ros, ros.started(OpenWorldDetector, **parameters), square)
+    _, rejected = Teacher(robot).send("crimson", [picture(pixels) for pixels in [*red, *red]])
+    result = Teacher.result(rejected)
+    assert result.result == LearnClass.Result.RESULT_REJECTED
+    assert "'red' (100 to" in result.message
+    assert (result.knowledge_version, result.accuracy_before) == (1, 1.0)
+    assert result.accuracy_after < 1
+    assert robot.learning[-1].stage == LearningStatus.STAGE_REJECTED
+    assert robot.see(RED).label == "red"
+
+
+def test_a_job_that_the_disk_does_not_take_is_told_as_such(robot, tmp_path):
+    queue = robot.node.mind.queue
+    first = robot.add("lemon").job_id
+    _, refused = Teacher(robot).send("sun")  # waits for the first
+    second = tmp_path / "base" / "jobs" / "000002"
+    eventually(second.exists)
+    (second / "attempts").mkdir()  # a file that cannot be written
+    queue.cancel(first)
+    result = Teacher.result(refused)
+    assert result.result == LearnClass.Result.RESULT_STORAGE
+    assert "could not be written" in result.message
 
 
 def test_requests_that_cannot_be_are_refused_with_the_reason(robot):
@@ -224,15 +285,31 @@ def test_requests_that_cannot_be_are_refused_with_the_reason(robot):
 def test_a_flood_of_requests_fills_the_queue_and_no_more(ros, parameters, square):
     node = ros.started(OpenWorldDetector, **parameters | {"queue_limit": 2})
     robot = Robot(ros, node, square)
-    answers = [robot.add(f"thing {number}", count=2) for number in range(6)]
+    photographs = [picture(np.full((3000, 4000, 3), 90, np.uint8), ".jpg")] * 8
+    answers = [robot.add(f"thing {number}", count=2) for number in range(2)]
+    answers += [robot.add(f"thing {number}", images=photographs) for number in range(2, 6)]
     results = [answer.result for answer in answers]
     assert results.count(Added.RESULT_BUSY) >= 3
+    junk = [CompressedImage(format="jpeg", data=b"not an image")] * 3
+    assert robot.add("junk", images=junk).result == Added.RESULT_BUSY, "no image was looked at"
     assert results[:2] == [Added.RESULT_OK, Added.RESULT_OK]
     assert robot.add("thing 0").result in (Added.RESULT_LABEL_EXISTS, Added.RESULT_BUSY)
     assert robot.ask(ForgetClass, "forget_class", label="red").result == Forgot.RESULT_BUSY
     for answer in answers[:2]:
         node.mind.queue.cancel(answer.job_id)
     assert robot.see(RED).label == "red", "frames go on meanwhile"
+
+
+def test_whoever_asked_for_it_a_job_can_be_cancelled_by_a_service(robot):
+    job = robot.add("lemon").job_id
+    assert robot.ask(ForgetClass, "forget_class", label="red").result == Forgot.RESULT_BUSY
+    answer = robot.ask(Trigger, "cancel_learning")
+    assert answer.success
+    assert job in answer.message
+    assert robot.end_of(job).stage == LearningStatus.STAGE_CANCELLED
+    answer = robot.ask(Trigger, "cancel_learning")
+    assert (answer.success, answer.message) == (False, "nothing is being learned")
+    assert robot.ask(ForgetClass, "forget_class", label="red").result == Forgot.RESULT_OK
 
 
 def test_a_node_that_is_not_active_says_so(ros, parameters):
@@ -242,6 +319,8 @@ def test_a_node_that_is_not_active_says_so(ros, parameters):
     assert answer.result == Added.RESULT_NOT_READY
     answer = ros.call(ListClasses, f"{NODE}/list_classes", ListClasses.Request())
     assert (answer.result, answer.knowledge.version) == (ListClasses.Response.RESULT_NOT_READY, 0)
+    answer = ros.call(Trigger, f"{NODE}/cancel_learning", Trigger.Request())
+    assert (answer.success, answer.message) == (False, "the node is not active")
 
 
 def test_a_second_node_on_the_same_knowledge_refuses(ros, parameters):

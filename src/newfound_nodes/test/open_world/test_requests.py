@@ -73,3 +73,22 @@ def test_too_few_too_many_or_too_large_images_are_bad(monkeypatch):
     assert refusal(images=[image()] * 201) == "BAD_IMAGES"
     monkeypatch.setattr(requests, "MOST_BYTES", 10)
     assert refusal(images=[image()] * 2) == "BAD_IMAGES"
+
+
+def photographs(count, height, width):
+    """Images of a camera of today: few bytes, many pixels."""
+    pixels = np.full((height, width, 3), 90, np.uint8)
+    return [image(cv2.imencode(".jpg", pixels)[1].tobytes())] * count
+
+
+def test_an_image_of_too_many_pixels_is_left_out():
+    _, images = ask(images=[*photographs(1, 4000, 5000), image(), image()])
+    assert sorted(images) == ["image_001.png", "image_002.png"]
+    with pytest.raises(RefusedError, match="5000x4000 is more than 16000000 pixels"):
+        ask(images=photographs(2, 4000, 5000))
+
+
+def test_too_many_pixels_together_are_refused_before_all_are_decoded():
+    with pytest.raises(RefusedError, match="more than 100 megapixels together") as caught:
+        ask(images=photographs(200, 3000, 4000))
+    assert caught.value.code == "BAD_IMAGES"

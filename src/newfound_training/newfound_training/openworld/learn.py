@@ -32,9 +32,11 @@ from newfound_core.open_world import job as jobs
 from newfound_core.open_world.job import JobResult, Outcome
 from newfound_core.open_world.memory import Sample
 from newfound_core.open_world.step_config import LearningCancelledError
+from newfound_training.openworld.exemplars import reduced
 from newfound_training.openworld.job_progress import JobReporter
 from newfound_training.openworld.knowledge import Knowledge, load_knowledge
 from newfound_training.openworld.learning import learn_class, limit_threads, save_knowledge
+from newfound_training.openworld.verdict import verdict
 from newfound_training.running.command import Command
 from newfound_training.running.options import build_parser, option, parse_options
 from newfound_training.running.run import Run
@@ -116,28 +118,24 @@ def finish_job(directory: Path, device: torch.device = _CPU) -> JobResult:
 
 
 def _work(directory: Path, started: float, device: torch.device) -> JobResult:
-    reporter = JobReporter(directory)
-    reporter.report("loading")
     job = jobs.read_job(directory)
+    reporter = JobReporter(directory, trains=job.options.epochs > 0)
+    reporter.report("loading")
     knowledge = _knowledge(directory / job.knowledge, device)
-    new, left_out = _new_samples(directory, job)
+    new, left_out = _new_samples(directory, job, knowledge.loaded.metadata.preprocessing.size)
     learned = learn_class(knowledge, job, new, directory / jobs.STATE_NAME, reporter)
-    loss = learned.accuracy_loss()
+    outcome, message = verdict(learned.accuracy, job.options)
     facts: dict[str, Any] = {
         "images_used": len(new),
         "images_left_out": left_out,
         "accuracy": learned.accuracy,
     }
-    if loss > job.options.max_accuracy_loss:
-        message = (
-            f"the known classes lost {100 * loss:.1f} points of accuracy on average, more than "
-            f"the {100 * job.options.max_accuracy_loss:.1f} allowed"
-        )
-        return JobResult("forgot_too_much", message, _since(started), **facts)
+    if outcome != "learned":
+        return JobResult(outcome, message, _since(started), **facts)
     reporter.report("saving")
     save_knowledge(directory / jobs.CHECKPOINT_NAME, learned, knowledge, job, len(new))
     reporter.report("saving", 1, 1)
-    return JobResult("learned", "", _since(started), **facts)
+    return JobResult("learned", message, _since(started), **facts)
 
 
 def _knowledge(directory: Path, device: torch.device) -> Knowledge:
@@ -147,17 +145,17 @@ def _knowledge(directory: Path, device: torch.device) -> Knowledge:
         raise BadKnowledgeError(str(error)) from error
 
 
-def _new_samples(directory: Path, job: jobs.Job) -> tuple[list[Sample], tuple[str, ...]]:
-    """Images that can be decoded, as they are in their files, and the names of the others."""
+def _new_samples(
+    directory: Path, job: jobs.Job, size: int
+) -> tuple[list[Sample], tuple[str, ...]]:
+    """Images that can be decoded, no larger than they need be, and the names of the others."""
     samples, left_out = [], []
     for path in jobs.image_paths(directory):
         sample = Sample(path.read_bytes(), job.label, job.sources.get(path.name, "camera"))
         try:
-            sample.pixels()
+            samples.append(reduced(sample, size))
         except (DataError, cv2.error):
             left_out.append(path.name)
-        else:
-            samples.append(sample)
     if len(samples) < _FEWEST_IMAGES:
         raise BadImagesError(
             f"{len(samples)} of {len(samples) + len(left_out)} images can be decoded, but at "
@@ -205,7 +203,7 @@ def _run(options: LearnOptions, run: Run) -> Mapping[str, Any]:
 
 KEYS = {
     "outcome": f"one of {', '.join(jobs.outcomes())}",
-    "message": "for people; empty when the class was learned",
+    "message": "for people: why not, or what is doubtful about the learned class",
     "seconds": "since the job was started or last resumed",
     "images_used, images_left_out": "how many could be decoded, and the names of the others",
     "accuracy": "for each class samples, before and after: shares of held-out samples recognised",

@@ -39,11 +39,6 @@ class LearnedClass:
     memory: Memory  # of images
     accuracy: dict[str, ClassAccuracy]
 
-    def accuracy_loss(self) -> float:
-        """By how much the classes known before are recognised less, on average."""
-        losses = [a.before - a.after for a in self.accuracy.values() if a.before is not None]
-        return sum(losses) / len(losses) if losses else 0.0
-
     def metrics(self, label: str) -> dict[str, float]:
         """What was measured on held-out samples, for the provenance and the model card."""
         before = [a.before for a in self.accuracy.values() if a.before is not None]
