@@ -3,7 +3,7 @@
 
 A track that was unknown often enough, and in most of its sightings, becomes an unknown object,
 or one that was there before if it looks the same. Frames only change what is in memory; what
-comes back from `update` is for the caller to publish and to store.
+comes back from `update` is for the caller to publish, and `changed` says what to store.
 """
 
 import math
@@ -70,6 +70,8 @@ class Unknowns:
 
     def __init__(self, config: UnknownsConfig | None = None) -> None:
         self.config = config or UnknownsConfig()
+        # Ids of entries that are new, different or gone; whoever stores one takes it out.
+        self.changed: set[str] = set()
         self._objects: dict[str, UnknownObject] = {}
         self._looks: dict[str, np.ndarray] = {}
         self._told: dict[str, int] = {}  # sightings when it was last reported
@@ -192,6 +194,7 @@ class Unknowns:
             limit=detection.limit,
         )
         self._objects[track.id] = entry
+        self.changed.add(track.id)
         # Told again each time it was seen twice as often: few reports, and the last is no older
         # than half of what there is to say.
         if entry.state == "dismissed" or entry.sightings < 2 * self._told.get(track.id, 0):
@@ -215,6 +218,7 @@ class Unknowns:
 
     def _removed(self, entry: UnknownObject, state: State) -> UnknownObject:
         del self._objects[entry.id]
+        self.changed.add(entry.id)
         self._looks.pop(entry.id, None)
         self._told.pop(entry.id, None)
         for track in self._tracks.values():
@@ -230,6 +234,7 @@ class Unknowns:
         if entry is None:
             return None
         entry = replace(entry, state=state, label=label)
+        self.changed.add(unknown_id)
         if state in ("learned", "expired"):
             return self._removed(entry, state)
         self._objects[unknown_id] = entry

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything of the detector that is not ROS: knowledge, unknown objects, learning, one frame."""
 
-import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +12,7 @@ import numpy as np
 from newfound_core.detection.detector import Detection, Detector, looks_of
 from newfound_core.detection.tracking import Tracker
 from newfound_core.detection.unknown_object import UnknownObject
-from newfound_core.detection.unknown_store import UnknownStore
-from newfound_core.detection.unknowns import Unknowns, UnknownsConfig, View, looks_of_entries
+from newfound_core.detection.unknowns import UnknownsConfig, View, looks_of_entries
 from newfound_core.knowledge.contents import Knowledge
 from newfound_core.open_world.job import LearningOptions
 from newfound_nodes.open_world.job_folders import unknown_of
@@ -25,8 +21,7 @@ from newfound_nodes.open_world.keeper import KnowledgeKeeper, Now
 from newfound_nodes.open_world.learner_process import COMMAND
 from newfound_nodes.open_world.learning_queue import LearningQueue, Switching
 from newfound_nodes.open_world.requests import RefusedError, learning_job
-
-_log = logging.getLogger(__name__)
+from newfound_nodes.open_world.unknown_keeper import UnknownKeeper
 
 
 @dataclass(frozen=True)
@@ -67,8 +62,7 @@ class Mind:
     def __init__(self, config: MindConfig, detector: Detector, listener: Listener) -> None:
         self._detector, self._listener = detector, listener
         self._tracker = Tracker()
-        self._unknowns = Unknowns(config.unknowns)
-        self._lock = threading.Lock()  # of the unknowns
+        self._unknowns = UnknownKeeper(config.unknowns, listener.unknown)
         self._requests = threading.Lock()
         self.keeper = KnowledgeKeeper(
             config.root,
@@ -79,12 +73,9 @@ class Mind:
             changed=listener.knowledge,
         )
         self._used: Now | None = None  # by the last frame
-        # Nothing of a frame's path waits for the disk.
-        self._disk = ThreadPoolExecutor(1, "unknowns-to-disk")
         self.complaints = [*self.keeper.complaints]
         try:
-            self._store = UnknownStore(config.root / "unknowns")
-            self._restore_unknowns()
+            self._restore_unknowns(config.root / "unknowns")
             switching = Switching(self._version, self.keeper.adopt, self._job_changed)
             self.queue = LearningQueue(
                 config.root / "jobs",
@@ -100,7 +91,7 @@ class Mind:
     def close(self) -> None:
         """End all threads; what was being learned is resumed by the next one."""
         self.queue.close()
-        self._disk.shutdown()
+        self._unknowns.close()
         self.keeper.close()
 
     # Frames.
@@ -114,19 +105,14 @@ class Mind:
         boxes = np.stack([d.box for d in found]) if found else np.zeros((0, 4), np.float32)
         looks = np.stack([d.look for d in found]) if found else np.zeros((0, 0), np.float32)
         tracks = self._tracker.update(boxes, looks).tolist()
-        with self._lock:
-            reports = self._unknowns.update(view, found, tracks, self._tracker.tracks)
-            ids = [self._unknowns.id_of(track) for track in tracks]
-        for report in reports:
-            self._tell(report)
+        ids = self._unknowns.see(view, found, tracks, self._tracker.tracks)
         return Seen(now.version, found, tracks, ids)
 
     def _begin_using(self, now: Now) -> None:
         """Between two frames: from here on the new network sees, and looks are its looks."""
         if self._used is not None:
             self._tracker.forget_looks()
-        with self._lock:
-            self._unknowns.use_looks(now.looks)
+        self._unknowns.use_looks(now.looks)
         self._used = now
 
     # Requests.
@@ -139,7 +125,7 @@ class Mind:
                 options,
             )  # fmt: skip
             name, before = self.queue.add(job, images)
-            self._mark(unknown_of(job), "learning", job.label)
+            self._unknowns.mark(unknown_of(job), "learning", job.label)
         return name, before
 
     def dismiss(self, unknown_id: str) -> None:
@@ -151,24 +137,19 @@ class Mind:
                 raise RefusedError("UNKNOWN_ID", reason)
             if entry.state == "learning":
                 raise RefusedError("BUSY", f"it is being learned as {entry.label!r}")
-            self._mark(unknown_id, "dismissed")
+            self._unknowns.mark(unknown_id, "dismissed")
 
     def unknown(self, unknown_id: str) -> UnknownObject | None:
         """The entry of an unknown object."""
-        with self._lock:
-            return self._unknowns.get(unknown_id)
+        return self._unknowns.get(unknown_id)
 
     def unknowns(self) -> list[UnknownObject]:
         """All unknown objects."""
-        with self._lock:
-            return self._unknowns.all()
+        return self._unknowns.all()
 
-    def expire(self) -> None:
-        """Remove unknown objects that were not seen for too long."""
-        with self._lock:
-            expired = self._unknowns.expire(time.time())
-        for entry in expired:
-            self._tell(entry)
+    def tidy(self) -> None:
+        """Now and then: let go of unknown objects that are too old, store what has changed."""
+        self._unknowns.tidy()
 
     # Inside.
 
@@ -178,10 +159,8 @@ class Mind:
     def _look_again(self, knowledge: Knowledge) -> dict[str, np.ndarray]:
         return looks_of_entries(self.unknowns(), lambda crops: looks_of(knowledge, crops))
 
-    def _restore_unknowns(self) -> None:
-        entries, complaints = self._store.load()
-        self.complaints += complaints
-        self._unknowns.restore(entries)
+    def _restore_unknowns(self, folder: Path) -> None:
+        self.complaints += self._unknowns.open(folder)
         looks = self._look_again(self.keeper.now.knowledge)
         self._unknowns.use_looks(looks)
         self.keeper.remember_looks(looks)
@@ -192,31 +171,13 @@ class Mind:
         for entry in self.unknowns():
             if entry.state == "learning" and entry.label not in learning:
                 learned = entry.label in known
-                self._mark(entry.id, "learned" if learned else "waiting", entry.label * learned)
+                self._unknowns.mark(
+                    entry.id, "learned" if learned else "waiting", entry.label * learned
+                )
 
     def _job_changed(self, status: JobStatus) -> None:
         if status.final:
             learned = status.stage == "done"
             state, label = ("learned", status.label) if learned else ("waiting", "")
-            self._mark(self.queue.folders.unknown_id(status.job), state, label)
+            self._unknowns.mark(self.queue.folders.unknown_id(status.job), state, label)
         self._listener.job(status)
-
-    def _mark(self, unknown_id: str, state: Any, label: str = "") -> bool:
-        with self._lock:
-            entry = self._unknowns.mark(unknown_id, state, label)
-        if entry is not None:
-            self._tell(entry)
-        return entry is not None
-
-    def _tell(self, entry: UnknownObject) -> None:
-        self._disk.submit(self._to_disk, entry)
-        self._listener.unknown(entry)
-
-    def _to_disk(self, entry: UnknownObject) -> None:
-        try:
-            if entry.state in ("learned", "expired"):
-                self._store.remove(entry.id)
-            else:
-                self._store.save(entry)
-        except OSError as error:
-            _log.error("unknown object %s could not be stored: %s", entry.id, error)

@@ -128,7 +128,7 @@ class OpenWorldDetector(PerceptionNode):
         if self._depth is not None:
             self._depth.refresh(self.frames_wanted())
         if self.mind is not None:
-            self.mind.expire()
+            self.mind.tidy()
             self._tell_newcomers(self.mind)
 
     def process(self, frame: Frame) -> None:

@@ -54,6 +54,7 @@ def test_unknown_objects_are_the_same_after_a_restart(make_mind, show):
     mind.close()
     later = make_mind()
     assert [entry.id for entry in later.unknowns()] == seen.unknown_ids
+    assert later.unknowns()[0].sightings == 8
     assert show(later, YELLOW, 4).unknown_ids == seen.unknown_ids
     assert show(later, RED).found[0].label == "red"
 
