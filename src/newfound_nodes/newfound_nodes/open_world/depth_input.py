@@ -27,15 +27,21 @@ class DepthInput(ImageInput):
     def at(self, stamp: Any, tolerance: float, patience: float) -> np.ndarray | None:
         """The depth in metres nearest to a stamp, at most `tolerance` seconds away.
 
-        Depth often comes a little after colour: it is waited for, `patience` seconds at most.
-        None if there is none.
+        Depth often comes a little after colour: until it has reached the stamp it is waited for,
+        `patience` seconds at most, even if that of an earlier moment is near. None if there is
+        none.
         """
         wanted, end = _nanoseconds(stamp), time.monotonic() + patience
         with self._arrived:
-            while (found := self._nearest(wanted, tolerance)) is None:
-                if not self.subscribed or not self._arrived.wait(end - time.monotonic()):
-                    return None
-        return images.to_depth(found)
+            while self.subscribed and not self._reached(wanted):
+                if not self._arrived.wait(end - time.monotonic()):
+                    break
+            found = self._nearest(wanted, tolerance)
+        return None if found is None else images.to_depth(found)
+
+    def _reached(self, wanted: int) -> bool:
+        # By the last alone: before it there may be those of a recording that begins again.
+        return bool(self._recent) and _nanoseconds(self._recent[-1].header.stamp) >= wanted
 
     def _nearest(self, wanted: int, tolerance: float) -> Image | None:
         distances = [(abs(_nanoseconds(m.header.stamp) - wanted), m) for m in self._recent]
