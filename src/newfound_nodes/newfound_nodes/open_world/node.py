@@ -2,26 +2,25 @@
 """`open_world_detector`: names what it knows, says what it does not, and learns it."""
 
 import math
-import os
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import State
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from sensor_msgs.msg import Image
 
-from newfound_core.detection.detector import Detector, DetectorConfig
+from newfound_core.detection.detector import Detector
 from newfound_core.detection.unknown_object import UnknownObject
-from newfound_core.detection.unknowns import UnknownsConfig, View
+from newfound_core.detection.unknowns import View
 from newfound_core.errors import NewfoundError
-from newfound_core.open_world.job import LearningOptions
 from newfound_msgs import msg
 from newfound_nodes import Frame, LoadError, PerceptionNode, debug_images, vision_messages
-from newfound_nodes.managed_node import Output
-from newfound_nodes.model_node import find_checkpoint, one_line
+from newfound_nodes.managed_node import Output, Status
+from newfound_nodes.model_node import one_line
 from newfound_nodes.open_world.debug_image import draw
 from newfound_nodes.open_world.depth_input import DepthInput
 from newfound_nodes.open_world.job_status import JobStatus
@@ -32,16 +31,21 @@ from newfound_nodes.open_world.messages import (
     learning_message,
     unknown_message,
 )
-from newfound_nodes.open_world.mind import Listener, Mind, MindConfig
+from newfound_nodes.open_world.mind import Listener, Mind
 from newfound_nodes.open_world.parameters import PARAMETERS
 from newfound_nodes.open_world.proposers import make_proposer
 from newfound_nodes.open_world.services import KnowledgeServices
+from newfound_nodes.open_world.settings import detector_config, learning_options, mind_config
 from newfound_nodes.qos import LATCHED
 from newfound_nodes.runtime import run
 
 _VISION = "vision_detections"
 _A_MOMENT = 0.5  # s; whoever has found us can hear us by then
 _FROM_FRAMES = ("detections", "debug_image", "unknowns")
+_WITHOUT_DEPTH = (
+    "Set depth_topic to depth images with the stamps of the colour images (depth_tolerance), or "
+    "find objects without depth: proposer rpn or whole_image"
+)
 
 
 class OpenWorldDetector(PerceptionNode):
@@ -63,7 +67,10 @@ class OpenWorldDetector(PerceptionNode):
         self._ears, self._new_ears_since = 0, math.inf  # listeners to ~/unknowns
         super().__init__(name, **node_arguments)
         self._requests = KnowledgeServices(
-            self, MutuallyExclusiveCallbackGroup(), self._ready_mind, self._learning_options
+            self,
+            MutuallyExclusiveCallbackGroup(),
+            self._ready_mind,
+            lambda: learning_options(self.param),
         )
 
     def outputs(self) -> Mapping[str, Output]:
@@ -78,12 +85,11 @@ class OpenWorldDetector(PerceptionNode):
     def load(self) -> None:
         """Open the knowledge base, and go on with what was being learned."""
         try:
-            proposer = make_proposer(
-                self.param("proposer"), self.param("proposer_checkpoint"), self.param("device")
-            )
-            detector = Detector(proposer, self._detector_config())
+            proposer = make_proposer(self.param)
+            detector = Detector(proposer, detector_config(self.param))
             listener = Listener(self._tell_knowledge, self._tell_unknown, self._tell_job)
-            self.mind = Mind(self._mind_config(), detector, listener)
+            config = mind_config(self.param, self.get_fully_qualified_name())
+            self.mind = Mind(config, detector, listener)
         except NewfoundError as error:
             raise LoadError(one_line(error)) from error
         for complaint in self.mind.complaints:
@@ -134,12 +140,7 @@ class OpenWorldDetector(PerceptionNode):
     def process(self, frame: Frame) -> None:
         """Find, name, publish."""
         assert self.mind is not None
-        header, rgb = frame.header, frame.rgb
-        depth = None
-        if self._depth is not None:
-            depth = self._depth.at(
-                header.stamp, self.param("depth_tolerance"), self.param("depth_patience")
-            )
+        header, rgb, depth = frame.header, frame.rgb, self._depth_of(frame)
         stamp = header.stamp.sec * 10**9 + header.stamp.nanosec
         seen = self.mind.see(rgb, depth, View(stamp, header.frame_id, rgb.shape[1], rgb.shape[0]))
         message = detections_message(
@@ -151,6 +152,15 @@ class OpenWorldDetector(PerceptionNode):
         if self.wanted("debug_image"):
             picture = draw(rgb, seen.found, seen.tracks)
             self.publish("debug_image", debug_images.message(header, picture))
+
+    def _depth_of(self, frame: Frame) -> np.ndarray | None:
+        if self._depth is None:
+            return None
+        tolerance, patience = self.param("depth_tolerance"), self.param("depth_patience")
+        depth = self._depth.at(frame.header.stamp, tolerance, patience)
+        if (problem := self._depth.problem()) and self._due("depth"):
+            self.get_logger().warning(f"{problem}: nothing is found in those. {_WITHOUT_DEPTH}")
+        return depth
 
     # What others are told, from any thread.
 
@@ -177,6 +187,19 @@ class OpenWorldDetector(PerceptionNode):
         self.publish("learning", learning_message(status, self.get_clock().now().to_msg()))
         self._requests.job_changed(status)
 
+    def health(self) -> Status:
+        """How the stream of frames does, and what else a person should look at."""
+        level, text, values = super().health()
+        troubles = self._troubles()
+        if not troubles:
+            return level, text, values
+        said = [] if level == DiagnosticStatus.OK else [text]
+        return max(level, DiagnosticStatus.WARN), "; ".join(said + troubles), values
+
+    def _troubles(self) -> list[str]:
+        depth = self._depth.problem() if self._depth is not None else ""
+        return [depth] if depth else []
+
     def diagnose(self) -> Mapping[str, object]:
         """What is known, and what is being learned."""
         if self.mind is None:
@@ -192,51 +215,9 @@ class OpenWorldDetector(PerceptionNode):
             "complaints": "; ".join(self.mind.complaints) or "none",
         }
 
-    # From parameters.
-
     def _ready_mind(self) -> Mind | None:
         """The mind, if requests can be answered."""
         return self.mind if self.state() == State.PRIMARY_STATE_ACTIVE else None
-
-    def _detector_config(self) -> DetectorConfig:
-        return DetectorConfig(
-            max_regions=self.param("max_regions"),
-            min_objectness=self.param("min_objectness"),
-            max_overlap=self.param("max_overlap"),
-            margin=self.param("crop_margin"),
-        )
-
-    def _mind_config(self) -> MindConfig:
-        home = Path(os.environ.get("ROS_HOME", "~/.ros")).expanduser()
-        default = home / "newfound" / self.get_fully_qualified_name().strip("/")
-        checkpoint = self.param("checkpoint")
-        return MindConfig(
-            root=Path(self.param("knowledge_base") or default).expanduser(),
-            shipped=find_checkpoint(checkpoint) if checkpoint else None,
-            device=self.param("device"),
-            versions_kept=self.param("versions_kept"),
-            unknowns=UnknownsConfig(
-                announce_after=self.param("announce_after"),
-                same_similarity=self.param("same_similarity"),
-                max_unknowns=self.param("max_unknowns"),
-                max_age=86400 * self.param("max_unknown_days"),
-                crops=self.param("crops_kept"),
-                crop_gap=self.param("crop_gap"),
-            ),
-            queue_limit=self.param("queue_limit"),
-            learner=self._learner(),
-        )
-
-    def _learner(self) -> tuple[str, ...]:
-        options = {name: str(self.param(f"learning_{name}")) for name in ("threads", "niceness")}
-        flags = [part for name, value in options.items() for part in (f"--{name}", value)]
-        return (sys.executable, "-m", "newfound_training", "learn", *flags, "--job")
-
-    def _learning_options(self) -> LearningOptions:
-        return LearningOptions(
-            epochs=self.param("learning_epochs"),
-            max_accuracy_loss=self.param("max_accuracy_loss"),
-        )
 
 
 def main() -> int:

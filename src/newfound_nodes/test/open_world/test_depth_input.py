@@ -77,3 +77,18 @@ def test_depth_of_a_recording_that_begins_again_is_waited_for(camera):
     timer.start()
     assert camera.at(patience=60.0) == 500
     timer.join()
+
+
+def test_many_frames_without_depth_are_a_problem_and_few_are_not(camera):
+    for _ in range(4):
+        camera.at(patience=0.0)
+    assert camera.input.problem() == ""
+    camera.at(patience=0.0)
+    assert camera.input.problem() == "no depth on /depth: 5 of the last 5 frames without depth"
+    camera.send(100)
+    camera.at(patience=0.0)
+    assert camera.input.problem() == "6 of the last 6 frames without depth"
+    camera.send(500)
+    for _ in range(26):
+        assert camera.at(patience=0.0) == 500
+    assert camera.input.problem() == ""

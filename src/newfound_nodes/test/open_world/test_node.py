@@ -8,6 +8,7 @@ import signal
 import cv2
 import numpy as np
 import pytest
+from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.action import ActionClient
 from sensor_msgs.msg import CompressedImage, Image
 
@@ -330,6 +331,20 @@ def test_depth_finds_things_on_a_table(ros, parameters, square):
     robot.camera.publish(frame(square(RED), 99))  # there is no depth of that moment
     eventually(lambda: len(robot.detections) > 1, patience=60)
     assert robot.detections[-1].detections == []
+
+
+def test_without_depth_the_node_warns_and_says_what_to_do(ros, parameters, square):
+    parameters |= {"proposer": "depth", "depth_topic": "/no/depth", "depth_patience": 0.0}
+    robot = Robot(ros, ros.started(OpenWorldDetector, **parameters), square)
+    diagnostics = ros.diagnostics(NODE)
+    for number in range(1, 6):
+        robot.camera.publish(frame(square(RED), number))
+        eventually(lambda n=number: len(robot.detections) >= n, "detections")
+    status = eventually(
+        lambda: (s := diagnostics()) and s.level == DiagnosticStatus.WARN and s, "a warning"
+    )
+    assert "no depth on /no/depth: 5 of the last 5 frames" in status.message
+    eventually(lambda: ros.logged("depth_topic"), "a hint")
 
 
 def test_the_debug_image_shows_what_was_found(robot):
