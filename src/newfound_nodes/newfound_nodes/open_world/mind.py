@@ -11,11 +11,11 @@ import numpy as np
 
 from newfound_core.detection.detector import Detection, Detector, looks_of
 from newfound_core.detection.tracking import Tracker
-from newfound_core.detection.unknown_object import UnknownObject
+from newfound_core.detection.unknown_object import State, UnknownObject
 from newfound_core.detection.unknowns import UnknownsConfig, View, looks_of_entries
 from newfound_core.knowledge.contents import Knowledge
 from newfound_core.open_world.job import LearningOptions
-from newfound_nodes.open_world.job_folders import unknown_of
+from newfound_nodes.open_world.job_folders import JobFolders, unknown_of
 from newfound_nodes.open_world.job_status import JobStatus
 from newfound_nodes.open_world.keeper import KnowledgeKeeper, Now
 from newfound_nodes.open_world.learner_process import COMMAND
@@ -26,7 +26,7 @@ from newfound_nodes.open_world.unknown_keeper import UnknownKeeper
 
 @dataclass(frozen=True)
 class Listener:
-    """Who is told of what happens, from any thread."""
+    """Who is told of what happens, from any thread; must not call the mind back."""
 
     knowledge: Callable[[Now], None]
     unknown: Callable[[UnknownObject], None]
@@ -63,7 +63,7 @@ class Mind:
         self._detector, self._listener = detector, listener
         self._tracker = Tracker()
         self._unknowns = UnknownKeeper(config.unknowns, listener.unknown)
-        self._requests = threading.Lock()
+        self._requests = threading.RLock()
         self.keeper = KnowledgeKeeper(
             config.root,
             config.shipped,
@@ -76,6 +76,9 @@ class Mind:
         self.complaints = [*self.keeper.complaints]
         try:
             self._restore_unknowns(config.root / "unknowns")
+            self._jobs = JobFolders(config.root / "jobs")
+            self._agree_with_jobs()
+            # Last, because its thread calls us.
             switching = Switching(self._version, self.keeper.adopt, self._job_changed)
             self.queue = LearningQueue(
                 config.root / "jobs",
@@ -83,7 +86,6 @@ class Mind:
                 limit=config.queue_limit,
                 command=config.learner,
             )
-            self._release_orphans()
         except BaseException:
             self.keeper.close()
             raise
@@ -165,19 +167,23 @@ class Mind:
         self._unknowns.use_looks(looks)
         self.keeper.remember_looks(looks)
 
-    def _release_orphans(self) -> None:
-        """Unknown objects whose job ended unnoticed are learned, or wait again."""
-        learning, known = self.queue.labels(), self.keeper.now.knowledge.labels
+    def _agree_with_jobs(self) -> None:
+        """Unknown objects are being learned if a job says so: it is written before they are."""
+        jobs = {job: self._jobs.label(job) for job in self._jobs.unfinished()}
+        for job, label in jobs.items():
+            self._unknowns.mark(self._jobs.unknown_id(job), "learning", label)
+        known = self.keeper.now.knowledge.labels
         for entry in self.unknowns():
-            if entry.state == "learning" and entry.label not in learning:
-                learned = entry.label in known
-                self._unknowns.mark(
-                    entry.id, "learned" if learned else "waiting", entry.label * learned
-                )
+            if entry.state == "learning" and entry.label not in jobs.values():
+                learned = entry.label in known  # the job ended, and nobody was there to note it
+                state: State = "learned" if learned else "waiting"
+                self._unknowns.mark(entry.id, state, entry.label * learned)
 
     def _job_changed(self, status: JobStatus) -> None:
         if status.final:
             learned = status.stage == "done"
-            state, label = ("learned", status.label) if learned else ("waiting", "")
-            self._unknowns.mark(self.queue.folders.unknown_id(status.job), state, label)
+            state: State = "learned" if learned else "waiting"
+            with self._requests:  # a job may end before whoever asked for it has marked its object
+                unknown_id = self._jobs.unknown_id(status.job)
+                self._unknowns.mark(unknown_id, state, status.label * learned)
         self._listener.job(status)

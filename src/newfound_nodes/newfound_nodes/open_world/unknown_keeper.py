@@ -27,7 +27,7 @@ class UnknownKeeper:
     def __init__(
         self,
         config: UnknownsConfig,
-        tell: Callable[[UnknownObject], None],
+        tell: Callable[[UnknownObject], None],  # must not ask us anything
         store_every: float = 60.0,  # s
     ) -> None:
         self._unknowns, self._tell = Unknowns(config), tell
@@ -66,18 +66,14 @@ class UnknownKeeper:
     ) -> list[str]:
         """Take in the objects of a frame; the unknown object that each of them is, or ""."""
         with self._lock:
-            reports = self._unknowns.update(view, found, tracks, live)
-            ids = [self._unknowns.id_of(track) for track in tracks]
-        for entry in reports:
-            self._report(entry)
-        return ids
+            for entry in self._unknowns.update(view, found, tracks, live):
+                self._report(entry)
+            return [self._unknowns.id_of(track) for track in tracks]
 
     def mark(self, unknown_id: str, state: State, label: str = "") -> None:
         """Change the state of an entry, if there is one."""
         with self._lock:
-            entry = self._unknowns.mark(unknown_id, state, label)
-        if entry is not None:
-            self._report(entry)
+            self._mark(unknown_id, state, label)
 
     def use_looks(self, looks: Mapping[str, np.ndarray]) -> None:
         """Compare by these from now on."""
@@ -87,14 +83,19 @@ class UnknownKeeper:
     def tidy(self) -> None:
         """Now and then: remove what was not seen for too long, store what has changed."""
         with self._lock:
-            expired = self._unknowns.expire(time.time())
-        for entry in expired:
-            self._report(entry)
+            for entry in self._unknowns.expire(time.time()):
+                self._report(entry)
         if time.monotonic() - self._last_stored >= self._store_every:
             self._last_stored = time.monotonic()
             self._disk.submit(self._write_changes)
 
+    def _mark(self, unknown_id: str, state: State, label: str) -> None:
+        entry = self._unknowns.mark(unknown_id, state, label)
+        if entry is not None:
+            self._report(entry)
+
     def _report(self, entry: UnknownObject) -> None:
+        """With the lock held: what others hear last is how it is."""
         self._disk.submit(self._write, entry.id)
         self._tell(entry)
 

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import time
+
 import pytest
 
 from newfound_core.detection.detector import Detector
@@ -6,6 +8,7 @@ from newfound_core.detection.unknowns import UnknownsConfig, View
 from newfound_core.detection.whole_image import WholeImage
 from newfound_core.open_world.job import LearningOptions
 from newfound_msgs.srv import AddUnknownClass
+from newfound_nodes.open_world.learning_queue import LearningQueue
 from newfound_nodes.open_world.mind import Listener, Mind, MindConfig
 from newfound_nodes.open_world.requests import RefusedError
 from tests.harness import eventually
@@ -80,6 +83,54 @@ def test_while_it_is_learned_an_unknown_says_so_even_after_a_restart(make_mind, 
     assert later.unknown(unknown_id).state == "learning"
     later.queue.cancel(job)
     eventually(lambda: later.unknown(unknown_id).state == "waiting")
+
+
+def test_what_a_job_learns_is_being_learned_though_the_node_died_before_it_noted_that(
+    make_mind, show, tmp_path
+):
+    mind = make_mind()
+    (unknown_id,) = show(mind, YELLOW, 8).unknown_ids
+    job = ask(mind, "waits", unknown_id)
+    mind.close()
+    (note,) = (tmp_path / "base" / "unknowns").glob("*/unknown.json")
+    note.write_text(note.read_text().replace('"learning"', '"waiting"').replace('"waits"', '""'))
+    later = make_mind()
+    assert (later.unknown(unknown_id).state, later.unknown(unknown_id).label) == (
+        "learning",
+        "waits",
+    )
+    later.queue.cancel(job)
+    eventually(lambda: later.unknown(unknown_id).state == "waiting")
+
+
+def test_a_job_that_ends_before_its_object_is_marked_leaves_it_waiting(make_mind, show):
+    mind = make_mind()
+    (unknown_id,) = show(mind, YELLOW, 8).unknown_ids
+    add = mind.queue.add
+
+    def slow(job, images):
+        name, before = add(job, images)
+        eventually(lambda: mind.queue.status(name).final)
+        time.sleep(0.1)  # for the thread of the queue to go on
+        return name, before
+
+    mind.queue.add = slow
+    ask(mind, "forgets", unknown_id)
+    eventually(lambda: mind.unknown(unknown_id).state == "waiting", patience=10)
+
+
+def test_a_job_that_ends_while_the_mind_is_made_is_told_of(make_mind, tmp_path, monkeypatch):
+    told = []
+
+    class Eager(LearningQueue):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            eventually(lambda: told, "a report", patience=10)
+
+    monkeypatch.setattr("newfound_nodes.open_world.mind.LearningQueue", Eager)
+    (tmp_path / "base" / "jobs" / "000001").mkdir(parents=True)  # without job.json
+    make_mind(told)
+    assert (told[0].job, told[0].stage) == ("000001", "failed")
 
 
 def test_a_dismissed_unknown_stays_dismissed(make_mind, show):

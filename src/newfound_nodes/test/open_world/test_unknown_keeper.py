@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import threading
 import time
 
 import numpy as np
@@ -24,10 +25,10 @@ def thing(axis=0):
 def make_keeper(tmp_path):
     keepers = []
 
-    def make(store_every=60.0, **config):
+    def make(store_every=60.0, tell=None, **config):
         config = UnknownsConfig(**{"announce_after": 3, "max_age": 7 * DAY} | config)
         told = []
-        keepers.append(UnknownKeeper(config, told.append, store_every))
+        keepers.append(UnknownKeeper(config, tell or told.append, store_every))
         keepers[-1].told, keepers[-1].complaints = told, keepers[-1].open(tmp_path / "unknowns")
         return keepers[-1]
 
@@ -116,3 +117,21 @@ def test_an_expired_entry_is_removed_from_the_disk(make_keeper, stored):
     assert keeper.told[-1].state == "expired"
     keeper.close()
     assert list(stored()) == [second]
+
+
+def test_of_two_changes_at_a_time_the_later_is_told_and_stored_last(make_keeper, stored):
+    told, others = [], []
+
+    def tell(entry):
+        if not others:  # another thread has learned it while this one says that it waits
+            others.append(threading.Thread(target=keeper.mark, args=(entry.id, "learned", "mug")))
+            others[0].start()
+            others[0].join(0.5)
+        told.append(entry.state)
+
+    keeper = make_keeper(tell=tell)
+    show(keeper, 3)
+    others[0].join()
+    keeper.close()
+    assert told == ["waiting", "learned"]
+    assert stored() == {}
