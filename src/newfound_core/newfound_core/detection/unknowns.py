@@ -9,7 +9,7 @@ comes back from `update` is for the caller to publish, and `changed` says what t
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,8 +18,6 @@ from newfound_core.detection.crops import Crop, keep_best, quality_of
 from newfound_core.detection.detector import Detection
 from newfound_core.detection.unknown_object import State, UnknownObject
 from newfound_core.errors import ConfigError
-
-Embed = Callable[[list[np.ndarray]], np.ndarray]  # images to looks [N, D] at length 1
 
 
 @dataclass(frozen=True)
@@ -195,6 +193,8 @@ class Unknowns:
         )
         self._objects[track.id] = entry
         self.changed.add(track.id)
+        if track.id not in self._looks:
+            self._looks[track.id] = detection.look.copy()
         # Told again each time it was seen twice as often: few reports, and the last is no older
         # than half of what there is to say.
         if entry.state == "dismissed" or entry.sightings < 2 * self._told.get(track.id, 0):
@@ -246,20 +246,17 @@ class Unknowns:
             self._objects[entry.id] = entry
             self._told[entry.id] = entry.sightings
 
-    def use_looks(self, looks: Mapping[str, np.ndarray]) -> None:
-        """Compare by these looks from now on (`looks_of_entries`): the network has changed."""
+    def use_looks(self, looks: Mapping[str, np.ndarray], *, same_network: bool = False) -> None:
+        """Begin to use other knowledge: compare by these looks (`looks_of_entries`) from now on.
+
+        What was known or unknown to the knowledge before does not count any more. Looks of the
+        same network stay; of another one, an entry without gets its own when it is next seen.
+        """
+        looks = {**looks, **self._looks} if same_network else looks
         self._looks = {name: look for name, look in looks.items() if name in self._objects}
         for track in self._tracks.values():
-            track.look = None
-
-
-def looks_of_entries(entries: Iterable[UnknownObject], embed: Embed) -> dict[str, np.ndarray]:
-    """What each entry looks like to a network, from its best crop."""
-    shown = [entry for entry in entries if entry.crops]
-    if not shown:
-        return {}
-    looks: np.ndarray = embed([entry.crops[0].pixels() for entry in shown])
-    return {entry.id: look for entry, look in zip(shown, looks, strict=True)}
+            track.seen = track.unknown = 0
+            track.look = track.look if same_network else None
 
 
 def _box(detection: Detection) -> tuple[float, float, float, float]:

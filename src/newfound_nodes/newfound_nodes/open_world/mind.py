@@ -9,10 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from newfound_core.detection.detector import Detection, Detector, looks_of
-from newfound_core.detection.tracking import Tracker
+from newfound_core.detection.detector import (
+    Detection,
+    Detector,
+    looks_of,
+    names_of,
+    same_network,
+)
+from newfound_core.detection.second_look import looks_of_entries, names_of_entries
+from newfound_core.detection.tracking import Tracker, TrackerConfig
 from newfound_core.detection.unknown_object import State, UnknownObject
-from newfound_core.detection.unknowns import UnknownsConfig, View, looks_of_entries
+from newfound_core.detection.unknowns import UnknownsConfig, View
 from newfound_core.knowledge.contents import Knowledge
 from newfound_core.open_world.job import LearningOptions
 from newfound_nodes.open_world.job_folders import JobFolders, unknown_of
@@ -61,7 +68,9 @@ class Mind:
 
     def __init__(self, config: MindConfig, detector: Detector, listener: Listener) -> None:
         self._detector, self._listener = detector, listener
-        self._tracker = Tracker()
+        # Twice the regions of a frame: those that were lost for a moment come back.
+        tracks = max(TrackerConfig().max_tracks, 2 * detector.config.max_regions)
+        self._tracker = Tracker(TrackerConfig(max_tracks=tracks))
         self._unknowns = UnknownKeeper(config.unknowns, listener.unknown)
         self._requests = threading.RLock()
         self.keeper = KnowledgeKeeper(
@@ -70,9 +79,10 @@ class Mind:
             device=config.device,
             keep=config.versions_kept,
             look=self._look_again,
-            changed=listener.knowledge,
+            changed=self._knowledge_changed,
         )
         self._used: Now | None = None  # by the last frame
+        self._labels = set(self.keeper.now.knowledge.labels)
         self.complaints = [*self.keeper.complaints]
         try:
             self._restore_unknowns(config.root / "unknowns")
@@ -112,9 +122,10 @@ class Mind:
 
     def _begin_using(self, now: Now) -> None:
         """Between two frames: from here on the new network sees, and looks are its looks."""
-        if self._used is not None:
+        same = self._used is not None and same_network(self._used.knowledge, now.knowledge)
+        if not same:
             self._tracker.forget_looks()
-        self._unknowns.use_looks(now.looks)
+        self._unknowns.use_looks(now.looks, same_network=same)
         self._used = now
 
     # Requests.
@@ -166,6 +177,21 @@ class Mind:
         looks = self._look_again(self.keeper.now.knowledge)
         self._unknowns.use_looks(looks)
         self.keeper.remember_looks(looks)
+
+    def _knowledge_changed(self, now: Now) -> None:
+        self._listener.knowledge(now)
+        new = set(now.knowledge.labels) - self._labels
+        self._labels = set(now.knowledge.labels)
+        if new:
+            self._release_known(now.knowledge, new)
+
+    def _release_known(self, knowledge: Knowledge, new: set[str]) -> None:
+        """Other unknown objects may be of a class that was just learned."""
+        waiting = [entry for entry in self.unknowns() if entry.state == "waiting"]
+        names = names_of_entries(waiting, lambda crops: names_of(knowledge, crops))
+        for unknown_id, label in names.items():
+            if label in new:
+                self._unknowns.release(unknown_id, label)
 
     def _agree_with_jobs(self) -> None:
         """Unknown objects are being learned if a job says so: it is written before they are."""

@@ -75,10 +75,17 @@ class UnknownKeeper:
         with self._lock:
             self._mark(unknown_id, state, label)
 
-    def use_looks(self, looks: Mapping[str, np.ndarray]) -> None:
-        """Compare by these from now on."""
+    def release(self, unknown_id: str, label: str) -> None:
+        """An entry that waits is of a class that is known by now."""
         with self._lock:
-            self._unknowns.use_looks(looks)
+            entry = self._unknowns.get(unknown_id)
+            if entry is not None and entry.state == "waiting":
+                self._mark(unknown_id, "learned", label)
+
+    def use_looks(self, looks: Mapping[str, np.ndarray], *, same_network: bool = False) -> None:
+        """Begin to use other knowledge, and compare by these looks."""
+        with self._lock:
+            self._unknowns.use_looks(looks, same_network=same_network)
 
     def tidy(self) -> None:
         """Now and then: remove what was not seen for too long, store what has changed."""

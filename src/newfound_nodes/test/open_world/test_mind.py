@@ -3,7 +3,8 @@ import time
 
 import pytest
 
-from newfound_core.detection.detector import Detector
+from newfound_core.detection.detector import Detector, DetectorConfig
+from newfound_core.detection.unknown_object import UnknownObject
 from newfound_core.detection.unknowns import UnknownsConfig, View
 from newfound_core.detection.whole_image import WholeImage
 from newfound_core.open_world.job import LearningOptions
@@ -20,13 +21,13 @@ RED, YELLOW = (220, 40, 40), (230, 220, 40)
 def make_mind(tmp_path, shipped, learner):
     minds = []
 
-    def make(told=None):
+    def make(told=None, **regions):
         told = [] if told is None else told
         listener = Listener(told.append, told.append, told.append)
         config = MindConfig(
             tmp_path / "base", shipped, unknowns=UnknownsConfig(announce_after=3), learner=learner
         )
-        minds.append(Mind(config, Detector(WholeImage()), listener))
+        minds.append(Mind(config, Detector(WholeImage(), DetectorConfig(**regions)), listener))
         return minds[-1]
 
     yield make
@@ -161,3 +162,27 @@ def test_new_knowledge_is_used_from_the_next_frame_on(make_mind, show):
     mind.keeper.forget("red")
     seen = show(mind, RED)
     assert (seen.version, seen.found[0].label == "red") == (2, False)
+
+
+def test_an_unknown_of_a_class_that_was_learned_otherwise_is_released(make_mind, show):
+    told = []
+    mind = make_mind(told)
+    mind.keeper.forget("red")
+    (unknown_id,) = show(mind, RED, 8).unknown_ids
+    mind.keeper.restore(1)
+    released = [e for e in told if isinstance(e, UnknownObject)][-1]
+    assert (released.id, released.state, released.label) == (unknown_id, "learned", "red")
+    assert mind.unknowns() == []
+
+
+def test_an_unknown_that_new_knowledge_does_not_know_either_waits_on(make_mind, show):
+    mind = make_mind()
+    mind.keeper.forget("red")
+    (unknown_id,) = show(mind, YELLOW, 8).unknown_ids
+    mind.keeper.restore(1)
+    assert mind.unknown(unknown_id).state == "waiting"
+    assert show(mind, YELLOW).unknown_ids == [unknown_id]
+
+
+def test_there_are_tracks_for_all_regions_of_a_frame(make_mind):
+    assert make_mind(max_regions=200)._tracker.config.max_tracks >= 200
