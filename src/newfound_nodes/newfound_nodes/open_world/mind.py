@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything of the detector that is not ROS: knowledge, unknown objects, learning, one frame."""
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ from newfound_nodes.open_world.learning_queue import LearningQueue, Switching
 from newfound_nodes.open_world.requests import RefusedError, learning_job
 from newfound_nodes.open_world.unknown_keeper import UnknownKeeper
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Listener:
@@ -38,6 +41,7 @@ class Listener:
     knowledge: Callable[[Now], None]
     unknown: Callable[[UnknownObject], None]
     job: Callable[[JobStatus], None]
+    complaint: Callable[[str], None] = _log.error  # the disk refuses
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,9 @@ class Mind:
         # Twice the regions of a frame: those that were lost for a moment come back.
         tracks = max(TrackerConfig().max_tracks, 2 * detector.config.max_regions)
         self._tracker = Tracker(TrackerConfig(max_tracks=tracks))
-        self._unknowns = UnknownKeeper(config.unknowns, listener.unknown)
+        self._unknowns = UnknownKeeper(
+            config.unknowns, listener.unknown, complain=listener.complaint
+        )
         self._requests = threading.RLock()
         self.keeper = KnowledgeKeeper(
             config.root,
@@ -83,6 +89,7 @@ class Mind:
         )
         self._used: Now | None = None  # by the last frame
         self._labels = set(self.keeper.now.knowledge.labels)
+        self._last_job: JobStatus | None = None
         self.complaints = [*self.keeper.complaints]
         try:
             self._restore_unknowns(config.root / "unknowns")
@@ -160,6 +167,18 @@ class Mind:
         """All unknown objects."""
         return self._unknowns.all()
 
+    def tell(self, unknown_id: str) -> None:
+        """Tell of an unknown object again."""
+        self._unknowns.tell(unknown_id)
+
+    def troubles(self) -> list[str]:
+        """What a person should look at, a sentence each."""
+        found = [*self.complaints, self._unknowns.trouble()]
+        job = self._last_job
+        if job is not None and job.stage in ("failed", "rejected"):
+            found.append(f"learning {job.label!r} {job.stage}: {job.message}")
+        return [trouble for trouble in found if trouble]
+
     def tidy(self) -> None:
         """Now and then: let go of unknown objects that are too old, store what has changed."""
         self._unknowns.tidy()
@@ -207,6 +226,7 @@ class Mind:
 
     def _job_changed(self, status: JobStatus) -> None:
         if status.final:
+            self._last_job = status
             learned = status.stage == "done"
             state: State = "learned" if learned else "waiting"
             with self._requests:  # a job may end before whoever asked for it has marked its object

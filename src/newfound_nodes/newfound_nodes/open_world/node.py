@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`open_world_detector`: names what it knows, says what it does not, and learns it."""
 
-import math
 import sys
-import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +15,7 @@ from newfound_core.detection.detector import Detector
 from newfound_core.detection.unknown_object import UnknownObject
 from newfound_core.detection.unknowns import View
 from newfound_core.errors import NewfoundError
+from newfound_core.knowledge.knowledge_base import VERSIONS
 from newfound_msgs import msg
 from newfound_nodes import Frame, LoadError, PerceptionNode, debug_images, vision_messages
 from newfound_nodes.managed_node import Output, Status
@@ -32,6 +31,7 @@ from newfound_nodes.open_world.messages import (
     unknown_message,
 )
 from newfound_nodes.open_world.mind import Listener, Mind
+from newfound_nodes.open_world.newcomers import Newcomers
 from newfound_nodes.open_world.parameters import PARAMETERS
 from newfound_nodes.open_world.proposers import make_proposer
 from newfound_nodes.open_world.services import KnowledgeServices
@@ -40,7 +40,6 @@ from newfound_nodes.qos import LATCHED
 from newfound_nodes.runtime import run
 
 _VISION = "vision_detections"
-_A_MOMENT = 0.5  # s; whoever has found us can hear us by then
 _FROM_FRAMES = ("detections", "debug_image", "unknowns")
 _WITHOUT_DEPTH = (
     "Set depth_topic to depth images with the stamps of the colour images (depth_tolerance), or "
@@ -64,7 +63,7 @@ class OpenWorldDetector(PerceptionNode):
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
         self.mind: Mind | None = None
         self._depth: DepthInput | None = None
-        self._ears, self._new_ears_since = 0, math.inf  # listeners to ~/unknowns
+        self._newcomers: Newcomers | None = None  # listeners to ~/unknowns
         super().__init__(name, **node_arguments)
         self._requests = KnowledgeServices(
             self,
@@ -87,25 +86,40 @@ class OpenWorldDetector(PerceptionNode):
         try:
             proposer = make_proposer(self.param)
             detector = Detector(proposer, detector_config(self.param))
-            listener = Listener(self._tell_knowledge, self._tell_unknown, self._tell_job)
+            listener = Listener(
+                self._tell_knowledge, self._tell_unknown, self._tell_job, self._complain
+            )
             config = mind_config(self.param, self.get_fully_qualified_name())
+            versions = {place.name for place in (config.root / VERSIONS).glob("*")}
             self.mind = Mind(config, detector, listener)
         except NewfoundError as error:
             raise LoadError(one_line(error)) from error
-        for complaint in self.mind.complaints:
-            self.get_logger().error(complaint)
+        self._log_start(self.mind, versions)
         if proposer.needs_depth:
             self._depth = DepthInput(
                 self, self.param("depth_topic"), self.param("image_reliability")
             )
+
+    def _log_start(self, mind: Mind, versions: Collection[str]) -> None:
+        """Say what is used; `versions` are the folders that were there before."""
+        for complaint in mind.complaints:
+            self.get_logger().error(complaint)
+        now, knowledge = mind.keeper.now, mind.keeper.now.knowledge
+        text = f"knowledge version {now.version}: {knowledge.loaded.metadata.method}"
+        text += f", {len(knowledge.labels)} classes"
+        if f"{now.version:06d}" in versions:
+            text += (
+                f"; from the knowledge base, checkpoint {self.param('checkpoint')} was not read"
+            )
+        self.get_logger().info(text)
 
     def activated(self) -> None:
         """Say what is known, and what waits to be named."""
         super().activated()
         assert self.mind is not None
         self._tell_knowledge(self.mind.keeper.now)
-        for entry in self.mind.unknowns():
-            self._tell_unknown(entry)
+        self._newcomers = Newcomers(self.mind.tell)
+        self._newcomers.add(entry.id for entry in self.mind.unknowns())
 
     def deactivated(self) -> None:
         """Let no further images in; what is being learned goes on."""
@@ -117,7 +131,7 @@ class OpenWorldDetector(PerceptionNode):
         """Let another node have the knowledge base."""
         if self.mind is not None:
             self.mind.close()
-        self.mind = self._depth = None
+        self.mind = self._depth = self._newcomers = None
 
     # Frames.
 
@@ -135,7 +149,9 @@ class OpenWorldDetector(PerceptionNode):
             self._depth.refresh(self.frames_wanted())
         if self.mind is not None:
             self.mind.tidy()
-            self._tell_newcomers(self.mind)
+            if self._newcomers is not None:
+                listeners = self._outputs["unknowns"].get_subscription_count()
+                self._newcomers.tick(listeners, self._waiting)
 
     def process(self, frame: Frame) -> None:
         """Find, name, publish."""
@@ -170,20 +186,19 @@ class OpenWorldDetector(PerceptionNode):
     def _tell_unknown(self, entry: UnknownObject) -> None:
         self.publish("unknowns", unknown_message(entry, self.param("crops_published")))
 
-    def _tell_newcomers(self, mind: Mind) -> None:
-        """Whoever begins to listen is told what waits to be named; others hear it again."""
-        ears, now = self._outputs["unknowns"].get_subscription_count(), time.monotonic()
-        if ears > self._ears:
-            self._new_ears_since = now
-        self._ears = ears
-        if now - self._new_ears_since < _A_MOMENT:
-            return
-        self._new_ears_since = math.inf
-        for entry in mind.unknowns():
-            if entry.state == "waiting":
-                self._tell_unknown(entry)
+    def _complain(self, complaint: str) -> None:
+        if self._due("storage"):
+            self.get_logger().error(complaint)
+
+    def _waiting(self) -> list[str]:
+        mind = self.mind
+        return [e.id for e in mind.unknowns() if e.state == "waiting"] if mind else []
 
     def _tell_job(self, status: JobStatus) -> None:
+        if status.final:
+            text = f"job {status.job}, {status.label!r}: {status.stage} {status.message}".rstrip()
+            logger = self.get_logger()
+            (logger.info if status.stage in ("done", "cancelled") else logger.warning)(text)
         self.publish("learning", learning_message(status, self.get_clock().now().to_msg()))
         self._requests.job_changed(status)
 
@@ -197,8 +212,9 @@ class OpenWorldDetector(PerceptionNode):
         return max(level, DiagnosticStatus.WARN), "; ".join(said + troubles), values
 
     def _troubles(self) -> list[str]:
-        depth = self._depth.problem() if self._depth is not None else ""
-        return [depth] if depth else []
+        found = [self._depth.problem()] if self._depth is not None else []
+        found += self.mind.troubles() if self.mind is not None else []
+        return [trouble for trouble in found if trouble]
 
     def diagnose(self) -> Mapping[str, object]:
         """What is known, and what is being learned."""

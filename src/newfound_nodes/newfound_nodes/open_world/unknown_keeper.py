@@ -29,9 +29,12 @@ class UnknownKeeper:
         config: UnknownsConfig,
         tell: Callable[[UnknownObject], None],  # must not ask us anything
         store_every: float = 60.0,  # s
+        complain: Callable[[str], None] = _log.error,
     ) -> None:
         self._unknowns, self._tell = Unknowns(config), tell
         self._lock = threading.Lock()
+        self._complain = complain
+        self._refused: dict[str, str] = {}  # entries that could not be stored, and why
         self._store: UnknownStore | None = None
         # Nothing of a frame's path waits for the disk.
         self._disk = ThreadPoolExecutor(1, "unknowns-to-disk")
@@ -60,6 +63,19 @@ class UnknownKeeper:
         """Every entry, the one seen last at the end."""
         with self._lock:
             return self._unknowns.all()
+
+    def trouble(self) -> str:
+        """What could not be stored; empty if all is well."""
+        with self._lock:
+            reason = next(reversed(self._refused.values()), "")
+            return reason and f"{len(self._refused)} unknown objects are not stored: {reason}"
+
+    def tell(self, unknown_id: str) -> None:
+        """Report an entry again as it is now, if there is one."""
+        with self._lock:
+            entry = self._unknowns.get(unknown_id)
+            if entry is not None:
+                self._tell(entry)
 
     def see(
         self, view: View, found: Sequence[Detection], tracks: Sequence[int], live: set[int]
@@ -118,7 +134,7 @@ class UnknownKeeper:
         try:
             self._store.expire_unreadable(config.max_unknowns, time.time() - config.max_age)
         except OSError as error:
-            _log.error("unknown objects could not be removed: %s", error)
+            self._complain(f"unknown objects could not be removed: {error}")
 
     def _write(self, unknown_id: str) -> None:
         """Make the disk hold what we hold now, whatever it was at the time of the change."""
@@ -136,4 +152,8 @@ class UnknownKeeper:
         except OSError as error:
             with self._lock:
                 self._unknowns.changed.add(unknown_id)  # it is tried again
-            _log.error("unknown object %s could not be stored: %s", unknown_id, error)
+                self._refused[unknown_id] = str(error)
+            self._complain(f"unknown object {unknown_id} could not be stored: {error}")
+        else:
+            with self._lock:
+                self._refused.pop(unknown_id, None)

@@ -69,6 +69,10 @@ def test_an_unknown_whose_job_failed_waits_again(make_mind, show):
     job = ask(mind, "forgets", unknown_id)
     eventually(lambda: mind.queue.status(job).final)
     eventually(lambda: mind.unknown(unknown_id).state == "waiting")
+    assert mind.troubles() == ["learning 'forgets' rejected: 40 points"]
+    cancelled = ask(mind, "waits", unknown_id)
+    mind.queue.cancel(cancelled)
+    eventually(lambda: mind.troubles() == [])
 
 
 def test_while_it_is_learned_an_unknown_says_so_even_after_a_restart(make_mind, show):

@@ -281,6 +281,9 @@ def test_a_damaged_version_on_start_is_passed_over_and_reported(ros, parameters,
         lambda: (s := diagnostics()) and "version 2" in values(s).get("complaints", ""),
         "a report",
     )
+    status = eventually(lambda: (s := diagnostics()).level == DiagnosticStatus.WARN and s)
+    assert "version 2" in status.message
+    eventually(lambda: ros.logged("knowledge version 1: bdoc, 3 classes; from the knowledge base"))
 
 
 @pytest.mark.slow

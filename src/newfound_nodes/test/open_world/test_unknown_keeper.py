@@ -25,10 +25,10 @@ def thing(axis=0):
 def make_keeper(tmp_path):
     keepers = []
 
-    def make(store_every=60.0, tell=None, **config):
+    def make(store_every=60.0, tell=None, complain=print, **config):
         config = UnknownsConfig(**{"announce_after": 3, "max_age": 7 * DAY} | config)
         told = []
-        keepers.append(UnknownKeeper(config, tell or told.append, store_every))
+        keepers.append(UnknownKeeper(config, tell or told.append, store_every, complain))
         keepers[-1].told, keepers[-1].complaints = told, keepers[-1].open(tmp_path / "unknowns")
         return keepers[-1]
 
@@ -94,12 +94,15 @@ def test_changes_are_stored_now_and_then_and_not_with_each_frame(make_keeper, st
 
 
 def test_what_could_not_be_stored_is_stored_later(make_keeper, stored, tmp_path):
-    keeper = make_keeper(store_every=0.0)
+    complaints = []
+    keeper = make_keeper(store_every=0.0, complain=complaints.append)
     folder, away = tmp_path / "unknowns", tmp_path / "away"
     folder.rename(away)
     folder.write_text("a file where the folder was: the disk refuses")
     unknown_id = show(keeper, 3)
-    keeper.tidy()
+    eventually(lambda: complaints)
+    assert unknown_id in complaints[0]
+    assert keeper.trouble().startswith("1 unknown objects are not stored: ")
     folder.unlink()
     away.rename(folder)
 
@@ -108,6 +111,7 @@ def test_what_could_not_be_stored_is_stored_later(make_keeper, stored, tmp_path)
         return unknown_id in stored()
 
     eventually(there)
+    eventually(lambda: keeper.trouble() == "")
 
 
 def test_an_expired_entry_is_removed_from_the_disk(make_keeper, stored):
