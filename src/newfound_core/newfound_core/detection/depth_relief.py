@@ -29,6 +29,8 @@ class DepthReliefConfig:
         for name in ("min_relief", "plane_tolerance", "plane_share", "min_area", "max_area"):
             if not (0 < getattr(self, name) <= 1 and math.isfinite(getattr(self, name))):
                 raise ConfigError(f"{name} must be in (0, 1], got {getattr(self, name)}")
+        if self.min_area > self.max_area:
+            raise ConfigError(f"min_area {self.min_area} is above max_area {self.max_area}")
         if self.count < 1:
             raise ConfigError(f"count must be at least 1, got {self.count}")
 

@@ -80,6 +80,21 @@ def looks_of(knowledge: Knowledge, crops: list[np.ndarray]) -> np.ndarray:
     return torch.nn.functional.normalize(embedding, dim=1).cpu().numpy()
 
 
+def names_of(knowledge: Knowledge, crops: list[np.ndarray]) -> list[str]:
+    """Labels of crops; empty for the unknown."""
+    return [label for label, *_ in _decide(knowledge, crops)]
+
+
+def same_network(one: Knowledge, other: Knowledge) -> bool:
+    """Whether looks by one of them can be compared with looks by the other."""
+    tensors, others = one.model.backbone.state_dict(), other.model.backbone.state_dict()
+    return (
+        one.loaded.metadata.preprocessing == other.loaded.metadata.preprocessing
+        and tensors.keys() == others.keys()
+        and all(torch.equal(tensor, others[name]) for name, tensor in tensors.items())
+    )
+
+
 @torch.inference_mode()
 def _decide(
     knowledge: Knowledge, crops: list[np.ndarray]

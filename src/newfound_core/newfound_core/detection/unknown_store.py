@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unknown objects on disk: a folder each, replaced as a whole.
 
+What cannot be read is somebody's exemplars all the same: it stays until it would have expired.
+
 unknowns/<id>/unknown.json
 unknowns/<id>/00.jpg, 01.jpg, …    its crops, best first
 """
@@ -9,6 +11,7 @@ import json
 import math
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
@@ -30,6 +33,7 @@ class UnknownStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._unreadable: set[Path] = set()
         folder.mkdir(parents=True, exist_ok=True)
         for left_over in folder.glob(".*"):
             shutil.rmtree(left_over, ignore_errors=True)
@@ -47,19 +51,35 @@ class UnknownStore:
             (aside / _NAME).write_text(text, encoding="utf-8")
 
     def remove(self, unknown_id: str) -> None:
-        """Remove an entry, if it is there."""
-        shutil.rmtree(self._place(unknown_id), ignore_errors=True)
+        """Remove an entry, if it is there; raises OSError if the disk refuses."""
+        _remove(self._place(unknown_id))
 
     def load(self) -> tuple[list[UnknownObject], list[str]]:
-        """All entries, and a sentence about each that cannot be read and was removed."""
+        """All entries, and a sentence about each that cannot be read, or not completely."""
         entries, complaints = [], []
+        self._unreadable = set()
         for place in sorted(self.folder.iterdir()):
+            if not _ID.fullmatch(place.name):
+                continue
             try:
-                entries.append(_read(place))
+                entry, lost = _read(place)
             except (DataError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                complaints.append(f"unknown object {place.name} is damaged: {error!r}")
-                shutil.rmtree(place, ignore_errors=True)
+                complaints.append(f"unknown object {place.name} cannot be read: {error!r}")
+                self._unreadable.add(place)
+                continue
+            entries.append(entry)
+            if lost:
+                complaints.append(f"views of unknown object {place.name} are damaged: {lost}")
         return entries, complaints
+
+    def expire_unreadable(self, max_number: int, oldest: float) -> None:
+        """Hold what could not be read to the limits of the others; it was seen when written."""
+        written = sorted((_written(place), place) for place in self._unreadable)
+        surplus = len(written) - max_number
+        for number, (moment, place) in enumerate(written):
+            if number < surplus or moment < oldest:
+                _remove(place)
+                self._unreadable.discard(place)
 
     def _place(self, unknown_id: str) -> Path:
         if not _ID.fullmatch(unknown_id):
@@ -67,25 +87,45 @@ class UnknownStore:
         return self.folder / unknown_id
 
 
-def _read(place: Path) -> UnknownObject:
+def _remove(place: Path) -> None:
+    """In one step for whoever is killed here: a hidden folder is nobody's."""
+    aside = place.with_name(f".{place.name}.removing")
+    with suppress(FileNotFoundError):
+        place.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _written(place: Path) -> float:
+    try:
+        return place.stat().st_mtime
+    except OSError:
+        return math.inf
+
+
+def _read(place: Path) -> tuple[UnknownObject, str]:
+    """An entry with those of its views that are images, and the names of the others."""
     values: dict[str, Any] = json.loads((place / _NAME).read_text(encoding="utf-8"))
     if values.pop("format") != FORMAT or values["id"] != place.name:
         raise DataError(f"{place / _NAME} is not of format {FORMAT}, or of another object")
     if values["state"] not in get_args(State):
         raise DataError(f"state is {values['state']!r}")
-    crops = tuple(
-        _crop(place / f"{number:02d}.jpg", **crop) for number, crop in enumerate(values["crops"])
-    )
+    names = [f"{number:02d}.jpg" for number in range(len(values["crops"]))]
+    read = [_crop(place / n, **crop) for n, crop in zip(names, values["crops"], strict=True)]
+    lost = [name for name, crop in zip(names, read, strict=True) if crop is None]
+    if names and names == lost:
+        raise DataError("none of its views is an image")
     left, top, right, bottom = map(float, values["box"])
-    infinite = {n: math.inf if values[n] is None else values[n] for n in ("distance", "limit")}
-    return UnknownObject(**values | infinite | {"crops": crops, "box": (left, top, right, bottom)})
+    values |= {n: math.inf for n in ("distance", "limit") if values[n] is None}
+    values |= {"crops": tuple(c for c in read if c), "box": (left, top, right, bottom)}
+    return UnknownObject(**values), ", ".join(lost)
 
 
-def _crop(path: Path, quality: float, frame: int) -> Crop:
-    # Frames are counted from the start of the process: those of an earlier one lie before all.
-    crop = Crop(path.read_bytes(), float(quality), int(frame) - 10**9)
+def _crop(path: Path, quality: float, frame: int) -> Crop | None:
+    """None if it is no image; raises OSError if it may be one that cannot be read now."""
     try:
+        # Frames are counted from the start of the process: those of an earlier one lie before all.
+        crop = Crop(path.read_bytes(), float(quality), int(frame) - 10**9)
         crop.pixels()
-    except cv2.error as error:
-        raise DataError(f"{path.name} is no image") from error
+    except (FileNotFoundError, cv2.error):
+        return None
     return crop

@@ -3,13 +3,13 @@
 
 A track that was unknown often enough, and in most of its sightings, becomes an unknown object,
 or one that was there before if it looks the same. Frames only change what is in memory; what
-comes back from `update` is for the caller to publish and to store.
+comes back from `update` is for the caller to publish, and `changed` says what to store.
 """
 
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,8 +18,6 @@ from newfound_core.detection.crops import Crop, keep_best, quality_of
 from newfound_core.detection.detector import Detection
 from newfound_core.detection.unknown_object import State, UnknownObject
 from newfound_core.errors import ConfigError
-
-Embed = Callable[[list[np.ndarray]], np.ndarray]  # images to looks [N, D] at length 1
 
 
 @dataclass(frozen=True)
@@ -70,6 +68,8 @@ class Unknowns:
 
     def __init__(self, config: UnknownsConfig | None = None) -> None:
         self.config = config or UnknownsConfig()
+        # Ids of entries that are new, different or gone; whoever stores one takes it out.
+        self.changed: set[str] = set()
         self._objects: dict[str, UnknownObject] = {}
         self._looks: dict[str, np.ndarray] = {}
         self._told: dict[str, int] = {}  # sightings when it was last reported
@@ -192,6 +192,9 @@ class Unknowns:
             limit=detection.limit,
         )
         self._objects[track.id] = entry
+        self.changed.add(track.id)
+        if track.id not in self._looks:
+            self._looks[track.id] = detection.look.copy()
         # Told again each time it was seen twice as often: few reports, and the last is no older
         # than half of what there is to say.
         if entry.state == "dismissed" or entry.sightings < 2 * self._told.get(track.id, 0):
@@ -215,6 +218,7 @@ class Unknowns:
 
     def _removed(self, entry: UnknownObject, state: State) -> UnknownObject:
         del self._objects[entry.id]
+        self.changed.add(entry.id)
         self._looks.pop(entry.id, None)
         self._told.pop(entry.id, None)
         for track in self._tracks.values():
@@ -230,6 +234,7 @@ class Unknowns:
         if entry is None:
             return None
         entry = replace(entry, state=state, label=label)
+        self.changed.add(unknown_id)
         if state in ("learned", "expired"):
             return self._removed(entry, state)
         self._objects[unknown_id] = entry
@@ -241,20 +246,17 @@ class Unknowns:
             self._objects[entry.id] = entry
             self._told[entry.id] = entry.sightings
 
-    def use_looks(self, looks: Mapping[str, np.ndarray]) -> None:
-        """Compare by these looks from now on (`looks_of_entries`): the network has changed."""
+    def use_looks(self, looks: Mapping[str, np.ndarray], *, same_network: bool = False) -> None:
+        """Begin to use other knowledge: compare by these looks (`looks_of_entries`) from now on.
+
+        What was known or unknown to the knowledge before does not count any more. Looks of the
+        same network stay; of another one, an entry without gets its own when it is next seen.
+        """
+        looks = {**looks, **self._looks} if same_network else looks
         self._looks = {name: look for name, look in looks.items() if name in self._objects}
         for track in self._tracks.values():
-            track.look = None
-
-
-def looks_of_entries(entries: Iterable[UnknownObject], embed: Embed) -> dict[str, np.ndarray]:
-    """What each entry looks like to a network, from its best crop."""
-    shown = [entry for entry in entries if entry.crops]
-    if not shown:
-        return {}
-    looks: np.ndarray = embed([entry.crops[0].pixels() for entry in shown])
-    return {entry.id: look for entry, look in zip(shown, looks, strict=True)}
+            track.seen = track.unknown = 0
+            track.look = track.look if same_network else None
 
 
 def _box(detection: Detection) -> tuple[float, float, float, float]:

@@ -41,3 +41,5 @@ def test_what_is_not_a_depth_image_is_refused():
         DepthRelief().propose(RGB, np.zeros((4, 4, 3), np.float32))
     with pytest.raises(ConfigError, match="min_relief"):
         DepthReliefConfig(min_relief=0)
+    with pytest.raises(ConfigError, match="min_area"):
+        DepthReliefConfig(min_area=0.5)

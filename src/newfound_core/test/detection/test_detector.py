@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
+import copy
+
 import numpy as np
 import pytest
 import torch
 
 from newfound_core.backbones import build_backbone
-from newfound_core.detection.detector import Detector, DetectorConfig, looks_of
+from newfound_core.detection.detector import (
+    Detector,
+    DetectorConfig,
+    looks_of,
+    names_of,
+    same_network,
+)
 from newfound_core.detection.proposals import Proposals
 from newfound_core.knowledge.contents import read_knowledge
 from newfound_core.models import save_model
@@ -74,3 +82,20 @@ def test_looks_have_length_one_and_are_those_of_the_detections(knowledge):
     (look,) = looks_of(knowledge, [found.crop])
     assert np.linalg.norm(look) == pytest.approx(1, abs=1e-5)
     np.testing.assert_allclose(look, found.look, atol=1e-5)
+
+
+def test_names_are_those_of_the_detections(knowledge):
+    found = detect(knowledge, [[0, 0, 40, 40], [50, 10, 90, 50]], [0.9, 0.8])
+    assert names_of(knowledge, [d.crop for d in found]) == ["left", ""]
+
+
+def test_another_class_is_the_same_network_and_another_weight_is_not(knowledge, tmp_path):
+    model = copy.deepcopy(knowledge.model)
+    preprocessing = knowledge.loaded.metadata.preprocessing
+    model.head.extend(["right"])
+    save_model(tmp_path / "class", model, ["left", "right"], preprocessing)
+    assert same_network(knowledge, read_knowledge(tmp_path / "class"))
+    with torch.no_grad():
+        next(model.backbone.parameters()).add_(0.01)
+    save_model(tmp_path / "weight", model, ["left", "right"], preprocessing)
+    assert not same_network(knowledge, read_knowledge(tmp_path / "weight"))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import math
+import os
 import random
 import subprocess
 import sys
@@ -55,26 +56,75 @@ def test_an_id_is_never_a_path(store, name):
         store.save(unknown(name))
 
 
-@pytest.mark.parametrize("damage", ["crop", "crop missing", "json", "moved", "empty"])
-def test_a_damaged_entry_is_reported_and_the_others_are_kept(store, damage):
+def damaged(store, damage):
+    """Two entries, one of which cannot be read; its folder."""
     store.save(unknown("u1"))
     store.save(unknown("u2"))
     place = store.folder / "u1"
-    if damage == "crop":
-        (place / "01.jpg").write_bytes(b"not an image")
-    elif damage == "crop missing":
-        (place / "00.jpg").unlink()
-    elif damage == "json":
+    if damage == "json":
         (place / "unknown.json").write_text("{")
+    elif damage == "newer format":
+        text = (place / "unknown.json").read_text()
+        (place / "unknown.json").write_text(text.replace('"format": 1', '"format": 2'))
     elif damage == "moved":
         place = place.rename(store.folder / "u3")
+    elif damage == "no json":
+        (place / "unknown.json").unlink()
+    elif damage == "not readable now":
+        (place / "00.jpg").unlink()
+        (place / "00.jpg").mkdir()  # reading it is an OSError, even for root
     else:
-        for file in place.iterdir():
-            file.unlink()
-    entries, complaints = store.load()
-    assert [entry.id for entry in entries] == ["u2"]
-    assert place.name in complaints[0]
-    assert store.load()[1] == []
+        for crop in place.glob("*.jpg"):
+            crop.write_bytes(b"not an image")
+    return place
+
+
+DAMAGES = ["json", "newer format", "moved", "no json", "not readable now", "all crops"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_an_entry_that_cannot_be_read_is_reported_and_left_as_it_is(store, damage):
+    place = damaged(store, damage)
+    before = sorted(path.name for path in place.iterdir())
+    for _ in range(2):
+        entries, (complaint,) = store.load()
+        assert [entry.id for entry in entries] == ["u2"]
+        assert place.name in complaint
+        assert sorted(path.name for path in place.iterdir()) == before
+
+
+@pytest.mark.parametrize("damage", ["damaged", "empty", "missing"])
+def test_of_an_entry_with_a_damaged_crop_the_other_crops_are_kept(store, damage):
+    store.save(unknown(crops=3))
+    crop = store.folder / "u1" / "01.jpg"
+    if damage == "missing":
+        crop.unlink()
+    else:
+        crop.write_bytes(b"not an image" if damage == "damaged" else b"")
+    (entry,), (complaint,) = store.load()
+    assert [round(c.quality, 1) for c in entry.crops] == [1.0, 0.8]
+    assert "u1" in complaint
+    assert "01.jpg" in complaint
+
+
+def test_what_cannot_be_read_expires_by_age(store):
+    place = damaged(store, "json")
+    store.load()
+    store.expire_unreadable(10, time.time() - 60)
+    assert place.exists()
+    os.utime(place, (0, time.time() - 100))
+    store.expire_unreadable(10, time.time() - 60)
+    assert [p.name for p in store.folder.iterdir()] == ["u2"]
+
+
+def test_what_cannot_be_read_expires_by_number_and_the_oldest_goes_first(store):
+    for age, name in enumerate(["u3", "u1", "u2"]):
+        store.save(unknown(name))
+        (store.folder / name / "unknown.json").write_text("{")
+        os.utime(store.folder / name, (0, 1000 - age))
+    store.load()
+    store.expire_unreadable(2, 0.0)
+    assert sorted(p.name for p in store.folder.iterdir()) == ["u1", "u3"]
 
 
 SAVE = """

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from newfound_core.detection.second_look import looks_of_entries
 from newfound_core.detection.tracking import Tracker
 from newfound_core.detection.unknowns import (
     Unknowns,
     UnknownsConfig,
     View,
-    looks_of_entries,
 )
 from newfound_core.errors import ConfigError
 
@@ -142,6 +142,37 @@ def test_after_a_restart_and_with_another_network_it_is_the_same_unknown(make_de
     later.show(make_detection(5), frames=4)
     assert [entry.id for entry in later.unknowns.all()] == [report.id]
     assert later.unknowns.get(report.id).sightings == 5
+
+
+def test_what_other_knowledge_knew_does_not_delay_an_announcement(make_detection):
+    world = World()
+    world.show(make_detection(label="vase"), frames=50)
+    world.unknowns.use_looks({}, same_network=True)  # the vase was forgotten
+    (report,) = world.show(make_detection(), frames=3)
+    assert report.state == "waiting"
+
+
+def test_what_other_knowledge_did_not_know_has_its_name_at_once(make_detection):
+    world = World()
+    world.show(make_detection(), frames=50)
+    world.unknowns.use_looks({}, same_network=True)
+    world.show(make_detection(label="vase"))
+    assert world.unknowns.id_of(world.numbers[0]) == ""
+
+
+def test_an_entry_that_nobody_looked_at_again_is_still_recognised(make_detection):
+    world = World()
+    (first,) = world.show(make_detection(0), frames=3)
+    world.unknowns.use_looks({}, same_network=True)
+    world.show(frames=100)
+    world.show(make_detection(0, box=APART), frames=3)
+    assert [entry.id for entry in world.unknowns.all()] == [first.id]
+    world.unknowns.use_looks({})  # to another network it looks like axis 5
+    world.tracker.forget_looks()
+    world.show(make_detection(5, box=APART))
+    world.show(frames=100)
+    world.show(make_detection(5), frames=3)
+    assert [entry.id for entry in world.unknowns.all()] == [first.id]
 
 
 def test_the_best_crops_are_kept(make_detection):

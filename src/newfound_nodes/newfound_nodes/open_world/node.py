@@ -1,27 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """`open_world_detector`: names what it knows, says what it does not, and learns it."""
 
-import math
-import os
 import sys
-import time
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import State
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from sensor_msgs.msg import Image
 
-from newfound_core.detection.detector import Detector, DetectorConfig
+from newfound_core.detection.detector import Detector
 from newfound_core.detection.unknown_object import UnknownObject
-from newfound_core.detection.unknowns import UnknownsConfig, View
+from newfound_core.detection.unknowns import View
 from newfound_core.errors import NewfoundError
-from newfound_core.open_world.job import LearningOptions
+from newfound_core.knowledge.knowledge_base import VERSIONS
 from newfound_msgs import msg
 from newfound_nodes import Frame, LoadError, PerceptionNode, debug_images, vision_messages
-from newfound_nodes.managed_node import Output
-from newfound_nodes.model_node import find_checkpoint, one_line
+from newfound_nodes.managed_node import Output, Status
+from newfound_nodes.model_node import one_line
 from newfound_nodes.open_world.debug_image import draw
 from newfound_nodes.open_world.depth_input import DepthInput
 from newfound_nodes.open_world.job_status import JobStatus
@@ -32,16 +30,21 @@ from newfound_nodes.open_world.messages import (
     learning_message,
     unknown_message,
 )
-from newfound_nodes.open_world.mind import Listener, Mind, MindConfig
+from newfound_nodes.open_world.mind import Listener, Mind
+from newfound_nodes.open_world.newcomers import Newcomers
 from newfound_nodes.open_world.parameters import PARAMETERS
 from newfound_nodes.open_world.proposers import make_proposer
 from newfound_nodes.open_world.services import KnowledgeServices
+from newfound_nodes.open_world.settings import detector_config, learning_options, mind_config
 from newfound_nodes.qos import LATCHED
 from newfound_nodes.runtime import run
 
 _VISION = "vision_detections"
-_A_MOMENT = 0.5  # s; whoever has found us can hear us by then
 _FROM_FRAMES = ("detections", "debug_image", "unknowns")
+_WITHOUT_DEPTH = (
+    "Set depth_topic to depth images with the stamps of the colour images (depth_tolerance), or "
+    "find objects without depth: proposer rpn or whole_image"
+)
 
 
 class OpenWorldDetector(PerceptionNode):
@@ -60,10 +63,13 @@ class OpenWorldDetector(PerceptionNode):
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
         self.mind: Mind | None = None
         self._depth: DepthInput | None = None
-        self._ears, self._new_ears_since = 0, math.inf  # listeners to ~/unknowns
+        self._newcomers: Newcomers | None = None  # listeners to ~/unknowns
         super().__init__(name, **node_arguments)
         self._requests = KnowledgeServices(
-            self, MutuallyExclusiveCallbackGroup(), self._ready_mind, self._learning_options
+            self,
+            MutuallyExclusiveCallbackGroup(),
+            self._ready_mind,
+            lambda: learning_options(self.param),
         )
 
     def outputs(self) -> Mapping[str, Output]:
@@ -78,28 +84,42 @@ class OpenWorldDetector(PerceptionNode):
     def load(self) -> None:
         """Open the knowledge base, and go on with what was being learned."""
         try:
-            proposer = make_proposer(
-                self.param("proposer"), self.param("proposer_checkpoint"), self.param("device")
+            proposer = make_proposer(self.param)
+            detector = Detector(proposer, detector_config(self.param))
+            listener = Listener(
+                self._tell_knowledge, self._tell_unknown, self._tell_job, self._complain
             )
-            detector = Detector(proposer, self._detector_config())
-            listener = Listener(self._tell_knowledge, self._tell_unknown, self._tell_job)
-            self.mind = Mind(self._mind_config(), detector, listener)
+            config = mind_config(self.param, self.get_fully_qualified_name())
+            versions = {place.name for place in (config.root / VERSIONS).glob("*")}
+            self.mind = Mind(config, detector, listener)
         except NewfoundError as error:
             raise LoadError(one_line(error)) from error
-        for complaint in self.mind.complaints:
-            self.get_logger().error(complaint)
+        self._log_start(self.mind, versions)
         if proposer.needs_depth:
             self._depth = DepthInput(
                 self, self.param("depth_topic"), self.param("image_reliability")
             )
+
+    def _log_start(self, mind: Mind, versions: Collection[str]) -> None:
+        """Say what is used; `versions` are the folders that were there before."""
+        for complaint in mind.complaints:
+            self.get_logger().error(complaint)
+        now, knowledge = mind.keeper.now, mind.keeper.now.knowledge
+        text = f"knowledge version {now.version}: {knowledge.loaded.metadata.method}"
+        text += f", {len(knowledge.labels)} classes"
+        if f"{now.version:06d}" in versions:
+            text += (
+                f"; from the knowledge base, checkpoint {self.param('checkpoint')} was not read"
+            )
+        self.get_logger().info(text)
 
     def activated(self) -> None:
         """Say what is known, and what waits to be named."""
         super().activated()
         assert self.mind is not None
         self._tell_knowledge(self.mind.keeper.now)
-        for entry in self.mind.unknowns():
-            self._tell_unknown(entry)
+        self._newcomers = Newcomers(self.mind.tell)
+        self._newcomers.add(entry.id for entry in self.mind.unknowns())
 
     def deactivated(self) -> None:
         """Let no further images in; what is being learned goes on."""
@@ -111,7 +131,7 @@ class OpenWorldDetector(PerceptionNode):
         """Let another node have the knowledge base."""
         if self.mind is not None:
             self.mind.close()
-        self.mind = self._depth = None
+        self.mind = self._depth = self._newcomers = None
 
     # Frames.
 
@@ -128,18 +148,15 @@ class OpenWorldDetector(PerceptionNode):
         if self._depth is not None:
             self._depth.refresh(self.frames_wanted())
         if self.mind is not None:
-            self.mind.expire()
-            self._tell_newcomers(self.mind)
+            self.mind.tidy()
+            if self._newcomers is not None:
+                listeners = self._outputs["unknowns"].get_subscription_count()
+                self._newcomers.tick(listeners, self._waiting)
 
     def process(self, frame: Frame) -> None:
         """Find, name, publish."""
         assert self.mind is not None
-        header, rgb = frame.header, frame.rgb
-        depth = None
-        if self._depth is not None:
-            depth = self._depth.at(
-                header.stamp, self.param("depth_tolerance"), self.param("depth_patience")
-            )
+        header, rgb, depth = frame.header, frame.rgb, self._depth_of(frame)
         stamp = header.stamp.sec * 10**9 + header.stamp.nanosec
         seen = self.mind.see(rgb, depth, View(stamp, header.frame_id, rgb.shape[1], rgb.shape[0]))
         message = detections_message(
@@ -152,6 +169,15 @@ class OpenWorldDetector(PerceptionNode):
             picture = draw(rgb, seen.found, seen.tracks)
             self.publish("debug_image", debug_images.message(header, picture))
 
+    def _depth_of(self, frame: Frame) -> np.ndarray | None:
+        if self._depth is None:
+            return None
+        tolerance, patience = self.param("depth_tolerance"), self.param("depth_patience")
+        depth = self._depth.at(frame.header.stamp, tolerance, patience)
+        if (problem := self._depth.problem()) and self._due("depth"):
+            self.get_logger().warning(f"{problem}: nothing is found in those. {_WITHOUT_DEPTH}")
+        return depth
+
     # What others are told, from any thread.
 
     def _tell_knowledge(self, now: Now) -> None:
@@ -160,22 +186,35 @@ class OpenWorldDetector(PerceptionNode):
     def _tell_unknown(self, entry: UnknownObject) -> None:
         self.publish("unknowns", unknown_message(entry, self.param("crops_published")))
 
-    def _tell_newcomers(self, mind: Mind) -> None:
-        """Whoever begins to listen is told what waits to be named; others hear it again."""
-        ears, now = self._outputs["unknowns"].get_subscription_count(), time.monotonic()
-        if ears > self._ears:
-            self._new_ears_since = now
-        self._ears = ears
-        if now - self._new_ears_since < _A_MOMENT:
-            return
-        self._new_ears_since = math.inf
-        for entry in mind.unknowns():
-            if entry.state == "waiting":
-                self._tell_unknown(entry)
+    def _complain(self, complaint: str) -> None:
+        if self._due("storage"):
+            self.get_logger().error(complaint)
+
+    def _waiting(self) -> list[str]:
+        mind = self.mind
+        return [e.id for e in mind.unknowns() if e.state == "waiting"] if mind else []
 
     def _tell_job(self, status: JobStatus) -> None:
+        if status.final:
+            text = f"job {status.job}, {status.label!r}: {status.stage} {status.message}".rstrip()
+            logger = self.get_logger()
+            (logger.info if status.stage in ("done", "cancelled") else logger.warning)(text)
         self.publish("learning", learning_message(status, self.get_clock().now().to_msg()))
         self._requests.job_changed(status)
+
+    def health(self) -> Status:
+        """How the stream of frames does, and what else a person should look at."""
+        level, text, values = super().health()
+        troubles = self._troubles()
+        if not troubles:
+            return level, text, values
+        said = [] if level == DiagnosticStatus.OK else [text]
+        return max(level, DiagnosticStatus.WARN), "; ".join(said + troubles), values
+
+    def _troubles(self) -> list[str]:
+        found = [self._depth.problem()] if self._depth is not None else []
+        found += self.mind.troubles() if self.mind is not None else []
+        return [trouble for trouble in found if trouble]
 
     def diagnose(self) -> Mapping[str, object]:
         """What is known, and what is being learned."""
@@ -192,53 +231,9 @@ class OpenWorldDetector(PerceptionNode):
             "complaints": "; ".join(self.mind.complaints) or "none",
         }
 
-    # From parameters.
-
     def _ready_mind(self) -> Mind | None:
         """The mind, if requests can be answered."""
         return self.mind if self.state() == State.PRIMARY_STATE_ACTIVE else None
-
-    def _detector_config(self) -> DetectorConfig:
-        return DetectorConfig(
-            max_regions=self.param("max_regions"),
-            min_objectness=self.param("min_objectness"),
-            max_overlap=self.param("max_overlap"),
-            margin=self.param("crop_margin"),
-        )
-
-    def _mind_config(self) -> MindConfig:
-        home = Path(os.environ.get("ROS_HOME", "~/.ros")).expanduser()
-        default = home / "newfound" / self.get_fully_qualified_name().strip("/")
-        checkpoint = self.param("checkpoint")
-        return MindConfig(
-            root=Path(self.param("knowledge_base") or default).expanduser(),
-            shipped=find_checkpoint(checkpoint) if checkpoint else None,
-            device=self.param("device"),
-            versions_kept=self.param("versions_kept"),
-            unknowns=UnknownsConfig(
-                announce_after=self.param("announce_after"),
-                same_similarity=self.param("same_similarity"),
-                max_unknowns=self.param("max_unknowns"),
-                max_age=86400 * self.param("max_unknown_days"),
-                crops=self.param("crops_kept"),
-                crop_gap=self.param("crop_gap"),
-            ),
-            queue_limit=self.param("queue_limit"),
-            learning_patience=self.param("learning_patience"),
-            learner=self._learner(),
-        )
-
-    def _learner(self) -> tuple[str, ...]:
-        options = {name: str(self.param(f"learning_{name}")) for name in ("threads", "niceness")}
-        flags = [part for name, value in options.items() for part in (f"--{name}", value)]
-        return (sys.executable, "-m", "newfound_training", "learn", *flags, "--job")
-
-    def _learning_options(self) -> LearningOptions:
-        return LearningOptions(
-            epochs=self.param("learning_epochs"),
-            max_accuracy_loss=self.param("max_accuracy_loss"),
-            max_class_loss=self.param("max_class_loss"),
-        )
 
 
 def main() -> int:

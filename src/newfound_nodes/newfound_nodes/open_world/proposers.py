@@ -4,15 +4,18 @@
 from newfound_core.detection.depth_relief import DepthRelief
 from newfound_core.detection.proposals import Proposer
 from newfound_core.detection.whole_image import WholeImage
+from newfound_nodes.model_node import find_checkpoint
+from newfound_nodes.open_world.settings import Param, relief_config
 
 
-def make_proposer(name: str, checkpoint: str, device: str) -> Proposer:
-    """The proposer of this name; raises a NewfoundError if its model cannot be loaded."""
+def make_proposer(param: Param) -> Proposer:
+    """The proposer that is asked for; raises a NewfoundError if its model cannot be loaded."""
+    name = param("proposer")
     if name == "depth":
-        return DepthRelief()
+        return DepthRelief(relief_config(param))
     if name == "rpn":
         from newfound_core.detection.region_proposer import load_region_proposer
-        from newfound_nodes.model_node import find_checkpoint
 
-        return load_region_proposer(str(find_checkpoint(checkpoint)), device)
+        model = find_checkpoint(param("proposer_checkpoint"))
+        return load_region_proposer(str(model), param("device"))
     return WholeImage()

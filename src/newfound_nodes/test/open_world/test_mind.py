@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
+import time
+
 import cv2
 import numpy as np
 import pytest
 from sensor_msgs.msg import CompressedImage
 
-from newfound_core.detection.detector import Detector
+from newfound_core.detection.detector import Detector, DetectorConfig
+from newfound_core.detection.unknown_object import UnknownObject
 from newfound_core.detection.unknowns import UnknownsConfig, View
 from newfound_core.detection.whole_image import WholeImage
 from newfound_core.open_world.job import LearningOptions
 from newfound_msgs.srv import AddUnknownClass
-from newfound_nodes.open_world.learning_queue import QueueFullError
+from newfound_nodes.open_world.learning_queue import LearningQueue, QueueFullError
 from newfound_nodes.open_world.mind import Listener, Mind, MindConfig
 from newfound_nodes.open_world.requests import RefusedError
 from tests.harness import eventually
@@ -21,12 +24,13 @@ RED, YELLOW = (220, 40, 40), (230, 220, 40)
 def make_mind(tmp_path, shipped, learner):
     minds = []
 
-    def make(told=None, **options):
+    def make(told=None, regions=None, **options):
         told = [] if told is None else told
         listener = Listener(told.append, told.append, told.append)
         options |= {"unknowns": UnknownsConfig(announce_after=3), "learner": learner}
         config = MindConfig(tmp_path / "base", shipped, **options)
-        minds.append(Mind(config, Detector(WholeImage()), listener))
+        detector = Detector(WholeImage(), DetectorConfig(**(regions or {})))
+        minds.append(Mind(config, detector, listener))
         return minds[-1]
 
     yield make
@@ -57,6 +61,7 @@ def test_unknown_objects_are_the_same_after_a_restart(make_mind, show):
     mind.close()
     later = make_mind()
     assert [entry.id for entry in later.unknowns()] == seen.unknown_ids
+    assert later.unknowns()[0].sightings == 8
     assert show(later, YELLOW, 4).unknown_ids == seen.unknown_ids
     assert show(later, RED).found[0].label == "red"
 
@@ -67,6 +72,10 @@ def test_an_unknown_whose_job_failed_waits_again(make_mind, show):
     job = ask(mind, "forgets", unknown_id)
     eventually(lambda: mind.queue.status(job).final)
     eventually(lambda: mind.unknown(unknown_id).state == "waiting")
+    assert mind.troubles() == ["learning 'forgets' rejected: 40 points"]
+    cancelled = ask(mind, "waits", unknown_id)
+    mind.queue.cancel(cancelled)
+    eventually(lambda: mind.troubles() == [])
 
 
 def test_while_it_is_learned_an_unknown_says_so_even_after_a_restart(make_mind, show):
@@ -82,6 +91,54 @@ def test_while_it_is_learned_an_unknown_says_so_even_after_a_restart(make_mind, 
     assert later.unknown(unknown_id).state == "learning"
     later.queue.cancel(job)
     eventually(lambda: later.unknown(unknown_id).state == "waiting")
+
+
+def test_what_a_job_learns_is_being_learned_though_the_node_died_before_it_noted_that(
+    make_mind, show, tmp_path
+):
+    mind = make_mind()
+    (unknown_id,) = show(mind, YELLOW, 8).unknown_ids
+    job = ask(mind, "waits", unknown_id)
+    mind.close()
+    (note,) = (tmp_path / "base" / "unknowns").glob("*/unknown.json")
+    note.write_text(note.read_text().replace('"learning"', '"waiting"').replace('"waits"', '""'))
+    later = make_mind()
+    assert (later.unknown(unknown_id).state, later.unknown(unknown_id).label) == (
+        "learning",
+        "waits",
+    )
+    later.queue.cancel(job)
+    eventually(lambda: later.unknown(unknown_id).state == "waiting")
+
+
+def test_a_job_that_ends_before_its_object_is_marked_leaves_it_waiting(make_mind, show):
+    mind = make_mind()
+    (unknown_id,) = show(mind, YELLOW, 8).unknown_ids
+    add = mind.queue.add
+
+    def slow(job, images):
+        name, before = add(job, images)
+        eventually(lambda: mind.queue.status(name).final)
+        time.sleep(0.1)  # for the thread of the queue to go on
+        return name, before
+
+    mind.queue.add = slow
+    ask(mind, "forgets", unknown_id)
+    eventually(lambda: mind.unknown(unknown_id).state == "waiting", patience=10)
+
+
+def test_a_job_that_ends_while_the_mind_is_made_is_told_of(make_mind, tmp_path, monkeypatch):
+    told = []
+
+    class Eager(LearningQueue):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            eventually(lambda: told, "a report", patience=10)
+
+    monkeypatch.setattr("newfound_nodes.open_world.mind.LearningQueue", Eager)
+    (tmp_path / "base" / "jobs" / "000001").mkdir(parents=True)  # without job.json
+    make_mind(told)
+    assert (told[0].job, told[0].stage) == ("000001", "failed")
 
 
 def test_a_dismissed_unknown_stays_dismissed(make_mind, show):
@@ -125,3 +182,27 @@ def test_new_knowledge_is_used_from_the_next_frame_on(make_mind, show):
     mind.keeper.forget("red")
     seen = show(mind, RED)
     assert (seen.version, seen.found[0].label == "red") == (2, False)
+
+
+def test_an_unknown_of_a_class_that_was_learned_otherwise_is_released(make_mind, show):
+    told = []
+    mind = make_mind(told)
+    mind.keeper.forget("red")
+    (unknown_id,) = show(mind, RED, 8).unknown_ids
+    mind.keeper.restore(1)
+    released = [e for e in told if isinstance(e, UnknownObject)][-1]
+    assert (released.id, released.state, released.label) == (unknown_id, "learned", "red")
+    assert mind.unknowns() == []
+
+
+def test_an_unknown_that_new_knowledge_does_not_know_either_waits_on(make_mind, show):
+    mind = make_mind()
+    mind.keeper.forget("red")
+    (unknown_id,) = show(mind, YELLOW, 8).unknown_ids
+    mind.keeper.restore(1)
+    assert mind.unknown(unknown_id).state == "waiting"
+    assert show(mind, YELLOW).unknown_ids == [unknown_id]
+
+
+def test_there_are_tracks_for_all_regions_of_a_frame(make_mind):
+    assert make_mind(regions={"max_regions": 200})._tracker.config.max_tracks >= 200

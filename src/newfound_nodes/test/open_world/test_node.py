@@ -2,12 +2,15 @@
 """The whole node over DDS, with a tiny model and the real learning process."""
 
 import array
+import itertools
 import os
 import signal
+import time
 
 import cv2
 import numpy as np
 import pytest
+from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.action import ActionClient
 from sensor_msgs.msg import CompressedImage, Image
 from std_srvs.srv import Trigger
@@ -357,6 +360,9 @@ def test_a_damaged_version_on_start_is_passed_over_and_reported(ros, parameters,
         lambda: (s := diagnostics()) and "version 2" in values(s).get("complaints", ""),
         "a report",
     )
+    status = eventually(lambda: (s := diagnostics()).level == DiagnosticStatus.WARN and s)
+    assert "version 2" in status.message
+    eventually(lambda: ros.logged("knowledge version 1: bdoc, 3 classes; from the knowledge base"))
 
 
 @pytest.mark.slow
@@ -367,22 +373,33 @@ def test_a_killed_node_loses_neither_knowledge_nor_unknowns_nor_the_job(
     for key, value in parameters.items():
         arguments += ["-p", f"{key}:={value}"]
     first = ros.process(*arguments)
-    service = ros.client.create_client(AddUnknownClass, f"{NODE}/add_unknown_class")
-    assert service.wait_for_service(250), "a process that imports torch on a busy machine"
+    unknowns = ros.collect(UnknownObject, f"{NODE}/unknowns")
     learning = ros.collect(LearningStatus, f"{NODE}/learning")
-    images = [picture(square(YELLOW, i)) for i in range(4)]
-    request = AddUnknownClass.Request(label="lemon", images=images)
+    camera = ros.publisher(Image, "/image")
+    numbers = itertools.count(1)
 
-    def added():
-        return ros.call(AddUnknownClass, f"{NODE}/add_unknown_class", request)
+    def announced():
+        camera.publish(frame(square(YELLOW, n := next(numbers)), n))
+        time.sleep(0.05)
+        return unknowns and unknowns[0]
 
-    answer = eventually(lambda: (a := added()).result != Added.RESULT_NOT_READY and a)
-    assert answer.result in (Added.RESULT_OK, Added.RESULT_LABEL_EXISTS)
+    # A process that imports torch on a busy machine takes its time.
+    unknown_id = eventually(announced, "an unknown", patience=250).id
+    images = [picture(square(YELLOW, n)) for n in range(4)]
+    request = AddUnknownClass.Request(label="lemon", unknown_id=unknown_id, images=images)
+    answer = ros.call(AddUnknownClass, f"{NODE}/add_unknown_class", request)
+    assert answer.result in (Added.RESULT_OK, Added.RESULT_LABEL_EXISTS), answer.message
     eventually(lambda: learning, "the job has begun")
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
+    del unknowns[:]
     node = ros.started(OpenWorldDetector, **parameters)
+    entry = node.mind.unknown(unknown_id)
+    if entry is not None:  # the process of the first node may have learned it already
+        assert (entry.state, entry.label) == ("learning", "lemon")
+        assert entry.crops
     eventually(lambda: "lemon" in node.mind.keeper.now.knowledge.labels, patience=200)
+    eventually(lambda: node.mind.unknown(unknown_id) is None, "it is no unknown any more")
     assert node.state() == ACTIVE
     assert node.mind.keeper.now.version == 2
 
@@ -409,6 +426,20 @@ def test_depth_finds_things_on_a_table(ros, parameters, square):
     robot.camera.publish(frame(square(RED), 99))  # there is no depth of that moment
     eventually(lambda: len(robot.detections) > 1, patience=60)
     assert robot.detections[-1].detections == []
+
+
+def test_without_depth_the_node_warns_and_says_what_to_do(ros, parameters, square):
+    parameters |= {"proposer": "depth", "depth_topic": "/no/depth", "depth_patience": 0.0}
+    robot = Robot(ros, ros.started(OpenWorldDetector, **parameters), square)
+    diagnostics = ros.diagnostics(NODE)
+    for number in range(1, 6):
+        robot.camera.publish(frame(square(RED), number))
+        eventually(lambda n=number: len(robot.detections) >= n, "detections")
+    status = eventually(
+        lambda: (s := diagnostics()) and s.level == DiagnosticStatus.WARN and s, "a warning"
+    )
+    assert "no depth on /no/depth: 5 of the last 5 frames" in status.message
+    eventually(lambda: ros.logged("depth_topic"), "a hint")
 
 
 def test_the_debug_image_shows_what_was_found(robot):

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+import array
+import threading
+import time
+
+import numpy as np
+import pytest
+from builtin_interfaces.msg import Time
+from sensor_msgs.msg import Image
+
+from newfound_nodes.open_world.depth_input import DepthInput
+from tests.harness import eventually
+
+NOW = Time(sec=5, nanosec=500_000_000)
+TOLERANCE = 0.05
+
+
+def depth(milliseconds):
+    """An image of so many millimetres everywhere, so many milliseconds after second 5."""
+    message = Image(height=4, width=4, encoding="16UC1", step=8)
+    message.header.stamp = Time(sec=5, nanosec=milliseconds * 1_000_000)
+    message.data = array.array("B", np.full(16, milliseconds, np.uint16).tobytes())
+    return message
+
+
+@pytest.fixture
+def camera(ros):
+    """Sends depth images, and is sure that they came."""
+
+    class Camera:
+        def __init__(self):
+            self.input = DepthInput(ros.client, "/depth", "reliable")
+            self.input.refresh(True)
+            self._publisher = ros.publisher(Image, "/depth")
+            ros.connected(self._publisher)
+
+        def send(self, *moments):
+            for moment in moments:
+                before = self.input.counters.received
+                self._publisher.publish(depth(moment))
+                eventually(lambda b=before: self.input.counters.received > b)
+
+        def at(self, patience):
+            """The moment of the depth found for second 5.5, in ms."""
+            found = self.input.at(NOW, TOLERANCE, patience)
+            return None if found is None else round(1000 * float(found[0, 0]))
+
+    camera = Camera()
+    yield camera
+    camera.input.close()
+
+
+def test_the_depth_of_the_moment_is_waited_for_though_the_last_one_is_near(camera):
+    camera.send(433, 467)
+    timer = threading.Timer(0.2, camera.send, [500])
+    timer.start()
+    assert camera.at(patience=60.0) == 500
+    timer.join()
+
+
+def test_when_patience_ends_the_nearest_depth_is_taken(camera):
+    camera.send(433, 467)
+    assert camera.at(patience=0.1) == 467
+
+
+@pytest.mark.parametrize(("moments", "found"), [((433, 490, 523), 490), ((433, 900), None)])
+def test_once_depth_has_passed_the_moment_nothing_is_waited_for(camera, moments, found):
+    camera.send(*moments)
+    began = time.monotonic()
+    assert camera.at(patience=60.0) == found
+    assert time.monotonic() - began < 30
+
+
+def test_depth_of_a_recording_that_begins_again_is_waited_for(camera):
+    camera.send(900, 933, 100)
+    timer = threading.Timer(0.2, camera.send, [500])
+    timer.start()
+    assert camera.at(patience=60.0) == 500
+    timer.join()
+
+
+def test_many_frames_without_depth_are_a_problem_and_few_are_not(camera):
+    for _ in range(4):
+        camera.at(patience=0.0)
+    assert camera.input.problem() == ""
+    camera.at(patience=0.0)
+    assert camera.input.problem() == "no depth on /depth: 5 of the last 5 frames without depth"
+    camera.send(100)
+    camera.at(patience=0.0)
+    assert camera.input.problem() == "6 of the last 6 frames without depth"
+    camera.send(500)
+    for _ in range(26):
+        assert camera.at(patience=0.0) == 500
+    assert camera.input.problem() == ""
