@@ -3,7 +3,6 @@
 
 import logging
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from newfound_training.running.options import (
     preset_names,
     require,
 )
-from newfound_training.running.run import COMMON_RESULT_KEYS, Run, begin, finish
+from newfound_training.running.run import COMMON_RESULT_KEYS, Clock, Run, begin, finish
 
 
 @dataclass(frozen=True)
@@ -68,9 +67,9 @@ def _run(command: Command, options: Any, arguments: tuple[str, ...]) -> None:
         )
         values = as_values(options)
         begin(run, values)
-        started = time.monotonic()
+        clock = Clock()
         result = command.run(options, run)
-        finish(run, values, result, time.monotonic() - started)
+        finish(run, values, result, clock)
 
 
 def _epilog(command: Command) -> str:

@@ -2,6 +2,7 @@
 """One run of a command: where it writes, on which device, with whom."""
 
 import shlex
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -49,6 +50,21 @@ class Run:
         return replace(self, out=self.out / name)
 
 
+class Clock:
+    """How long a run takes, and how much of that the machine worked for it."""
+
+    def __init__(self) -> None:
+        self._started, self._worked = time.monotonic(), time.process_time()
+
+    def seconds(self) -> float:
+        """Since the start, as on a clock."""
+        return time.monotonic() - self._started
+
+    def processor_seconds(self) -> float:
+        """Of this process on all cores; other work on the machine hardly touches it."""
+        return time.process_time() - self._worked
+
+
 def begin(run: Run, options: Mapping[str, Any]) -> None:
     """Claims the folder: a finished or interrupted run is continued only when asked to."""
     if run.team.leads:
@@ -93,9 +109,7 @@ def _refuse_other_options(path: Path, command: str, options: Mapping[str, Any]) 
         )
 
 
-def finish(
-    run: Run, options: Mapping[str, Any], result: Mapping[str, Any], seconds: float
-) -> None:
+def finish(run: Run, options: Mapping[str, Any], result: Mapping[str, Any], clock: Clock) -> None:
     """Writes `result.json`: what every command reports, then what this one found."""
     if not run.team.leads:
         return
@@ -108,7 +122,8 @@ def finish(
         "processes": run.team.processes,
         "torch": torch.__version__,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(seconds, 1),
+        "seconds": round(clock.seconds(), 1),
+        "processor_seconds": round(clock.processor_seconds(), 1),
         **result,
     }
     write_json(run.out / RESULT_NAME, values)
@@ -117,5 +132,6 @@ def finish(
 COMMON_RESULT_KEYS = {
     "command, command_line, options": "what was run",
     "seed, device, processes, torch": "under which circumstances",
-    "date, seconds": "when it finished (UTC), and the time since it was started or last resumed",
+    "date, seconds, processor_seconds": "when it finished (UTC), the time since it was started or "
+    "last resumed, and the work of all cores in that time",
 }

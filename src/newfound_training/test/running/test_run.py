@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import time
 
 import pytest
 import torch
 
 from newfound_core.errors import ConfigError
-from newfound_training.running.run import Run, begin, finish
+from newfound_training.running.run import Clock, Run, begin, finish
 
 OPTIONS = {"resume": False, "out": "x", "seed": 1, "lr": 0.1}
 
@@ -47,11 +48,13 @@ def test_a_folder_with_something_else_is_left_alone(run, tmp_path):
 
 
 def test_the_result_says_what_was_run_and_found(run):
-    finish(run, OPTIONS, {"accuracy": 0.5}, 12.34)
+    clock = Clock()
+    time.sleep(0.2)  # takes time, but no work
+    finish(run, OPTIONS, {"accuracy": 0.5}, clock)
     result = json.loads((run.out / "result.json").read_text())
     assert result["accuracy"] == 0.5
     assert result["options"]["lr"] == 0.1
-    assert result["seconds"] == 12.3
+    assert result["seconds"] >= 0.2 > result["processor_seconds"] >= 0
     assert result["seed"] == 1
 
 
