@@ -15,6 +15,7 @@ import json
 import os
 import pkgutil
 import platform
+import re
 import sys
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def main() -> None:
     parser.add_argument("only", nargs="*", help=f"some of: {', '.join(names)}")
     parser.add_argument("--quick", action="store_true", help="shorter runs, noisier numbers")
     parser.add_argument("--out", type=Path, default=ROOT / "bench")
-    parser.add_argument("--page", type=Path, help="collect the tables in --out into this page")
+    parser.add_argument("--page", type=Path, help="put the tables in --out into this page")
     arguments = parser.parse_args()
     if unknown := set(arguments.only) - set(names):
         parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(names)}")
@@ -69,10 +70,18 @@ def main() -> None:
             f"## {name}{' (short run)' * arguments.quick}\n\n{module.__doc__}\n{table(rows)}\n"
         )
     if arguments.page:
-        tables = [file.read_text() for file in sorted(arguments.out.glob("*.md"))]
         old = arguments.page.read_text() if arguments.page.exists() else ""
-        notes = [old[old.index(NOTES) :]] if NOTES in old else []
-        arguments.page.write_text("\n".join([PAGE, *tables, *notes]))
+        new = [file.read_text() for file in sorted(arguments.out.glob("*.md"))]
+        arguments.page.write_text(page(old, new))
+
+
+def page(old: str, new: list[str]) -> str:
+    """The page with new tables in their places; those not made anew, and the notes, are kept."""
+    body, found, notes = old.partition(NOTES)
+    tables = {}
+    for table in [*re.split(r"(?m)^(?=## )", body)[1:], *new]:
+        tables[table.split()[1]] = table.rstrip() + "\n"
+    return "\n".join([PAGE, *(tables[name] for name in sorted(tables)), found + notes])
 
 
 if __name__ == "__main__":
