@@ -1,22 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small image trees, and commands run as a user runs them."""
 
+import multiprocessing
 import os
+import pickle
 import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
+from torch import distributed
 
 from newfound_training.commands import find
+from newfound_training.running.distributed import Team
 from newfound_training.running.run import COMMON_RESULT_KEYS
 
 COLOURS = {"blue": (30, 60, 200), "green": (40, 180, 60), "red": (200, 40, 40)}
@@ -106,6 +112,40 @@ def undocumented() -> Callable[..., set[str]]:
         return found - words
 
     return missing
+
+
+@pytest.fixture
+def in_two_processes(tmp_path_factory) -> Callable[[Callable[[Team], Any]], list[Any]]:
+    """Calls a function in each of two processes that work together; what they returned.
+
+    None of a process that ended otherwise. Arrays come back, tensors do not.
+    """
+
+    def member(rank: int, folder: Path, work: Callable[[Team], Any]) -> None:
+        torch.set_num_threads(1)  # OpenMP's threads do not survive a fork
+        distributed.init_process_group(
+            "gloo",
+            f"file://{folder / 'meeting'}",
+            rank=rank,
+            world_size=2,
+            timeout=timedelta(seconds=250),
+        )
+        (folder / f"{rank}.pickle").write_bytes(pickle.dumps(work(Team(rank, 2))))
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+    def run(work: Callable[[Team], Any]) -> list[Any]:
+        folder = tmp_path_factory.mktemp("team")
+        start = multiprocessing.get_context("fork").Process
+        members = [start(target=member, args=(rank, folder, work)) for rank in range(2)]
+        for process in members:
+            process.start()
+        for process in members:
+            process.join()
+        found = [folder / f"{rank}.pickle" for rank in range(2)]
+        return [pickle.loads(f.read_bytes()) if f.exists() else None for f in found]
+
+    return run
 
 
 @pytest.fixture

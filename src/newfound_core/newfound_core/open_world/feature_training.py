@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training loop of a step: the network learns, means and threshold follow."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,10 +14,10 @@ from newfound_core.open_world.inputs import Inputs, chunks, class_indices
 from newfound_core.open_world.memory import Sample
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.open_world.sampler import MemoryBatchSampler
+from newfound_core.open_world.sharing import Sharing
 from newfound_core.open_world.step_config import EpochState, Hooks, Progress, StepConfig
 from newfound_core.open_world.trunk import set_trainable, split, train_mode
-
-Embed = Callable[[Tensor], Tensor]
+from newfound_core.precision import autocast
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ def train_features(
     *,
     hooks: Hooks,
     resume: EpochState | None = None,
+    sharing: Sharing | None = None,
 ) -> None:
     """Train the network of `model` in place; `old_model` is what distillation holds it to."""
     parameters = set_trainable(model.backbone, config.trainable)
@@ -59,14 +60,15 @@ def train_features(
         memory_share=config.memory_share,
         seed=_seed(model, config),
     )
-    batches = _TrainingBatches(model, old_model, data, config)
+    sharing = sharing or Sharing()
+    batches = _TrainingBatches(model, old_model, data, config, sharing)
     start = _restore(resume, model, optimizer, parameters) if resume else 0
     for epoch in range(start, config.epochs):
         for group in optimizer.param_groups:
             group["lr"] = config.rate(epoch)
         train_mode(model.backbone, config.trainable, batch_statistics=config.batch_statistics)
         model.head.begin_epoch(epoch, config.epochs)
-        with _own_randomness(_seed(model, config) + epoch):
+        with _own_randomness(_seed(model, config) + epoch, sharing.rank):
             losses = _train_epoch(
                 model,
                 optimizer,
@@ -99,6 +101,7 @@ def _train_epoch(
         losses = {name: float(term.detach()) for name, term in terms.items()}
         optimizer.zero_grad()
         terms["total"].backward()
+        batches.sharing.sum_gradients(p for g in optimizer.param_groups for p in g["params"])
         _step(optimizer, losses, epoch, config)
         model.head.observe(features.detach(), labels)
         for name, value in losses.items():
@@ -133,16 +136,19 @@ class _TrainingBatches:
         old_model: OpenWorldModel | None,
         data: StepData,
         config: StepConfig,
+        sharing: Sharing,
     ) -> None:
         self._model, self._old_model, self._data = model, old_model, data
+        self._precision, self.sharing = config.precision, sharing
         self._device = next(model.backbone.parameters()).device
         self._samples = data.samples
         self._labels = class_indices(self._samples, data.labels).to(self._device)
-        self._trunk, self._rest = split(model.backbone)
-        self._cache = self._trunk_outputs(config) if config.cache_trunk else None
+        trunk, rest = split(model.backbone)
+        self._cache = self._trunk_outputs(trunk, config) if config.cache_trunk else None
+        self._network = model.backbone if self._cache is None else rest
         self._old_cache: Tensor | None = None
         if self._cache is not None and old_model is not None:
-            self._old_cache = self._old_features(old_model, config)
+            self._old_cache = self._old_features(config)
 
     def get(
         self, indices: list[int], generator: np.random.Generator
@@ -150,32 +156,46 @@ class _TrainingBatches:
         """Return features, old features if there is an old network, and class indices."""
         labels = self._labels[indices]
         if self._cache is not None:
-            features = self._model.shaped(self._rest(self._cache[indices]))
-            return features, None if self._old_cache is None else self._old_cache[indices], labels
+            old = None if self._old_cache is None else self._old_cache[indices]
+            return self.sharing.apply(self._embed, self._cache[indices]), old, labels
         samples, vary = [self._samples[i] for i in indices], self._data.inputs.vary_training
+        # All images, in every process: what is drawn must not depend on who makes the features.
         images = self._data.inputs.batch(samples, vary, generator).to(self._device)
-        with torch.no_grad():
-            old = None if self._old_model is None else self._old_model(images)
-            trunk = self._trunk(images)
-        return self._model.shaped(self._rest(trunk)), old, labels
+        old = None if self._old_model is None else self.sharing.apply(self._embed_old, images)
+        return self.sharing.apply(self._embed, images), old, labels
+
+    def _embed(self, inputs: Tensor) -> Tensor:
+        return self._model.shaped(self._computed(self._network, inputs))
 
     @torch.no_grad()
-    def _trunk_outputs(self, config: StepConfig) -> Tensor | None:
-        if not len(self._trunk):
+    def _embed_old(self, images: Tensor) -> Tensor:
+        assert self._old_model is not None
+        return self._old_model.shaped(self._computed(self._old_model.backbone, images))
+
+    def _computed(self, network: nn.Module, inputs: Tensor) -> Tensor:
+        """Mixed precision is for the network alone: losses and means get full numbers."""
+        with autocast(self._precision, self._device):
+            features = network(inputs)
+        return features.to(torch.promote_types(features.dtype, torch.float32))
+
+    @torch.no_grad()
+    def _trunk_outputs(self, trunk: nn.Sequential, config: StepConfig) -> Tensor | None:
+        if not len(trunk):
             return None
-        self._trunk.eval()
+        trunk.eval()
         outputs: list[Tensor] = []
         for part in chunks(self._samples, config.batch_size):
-            outputs.append(self._trunk(self._data.inputs.batch(part).to(self._device)))
+            outputs.append(trunk(self._data.inputs.batch(part).to(self._device)))
             expected = outputs[-1].nbytes / len(part) * len(self._samples)
             if expected > config.cache_limit_mb * 2**20:
                 return None
         return torch.cat(outputs)
 
-    @torch.no_grad()
-    def _old_features(self, old_model: OpenWorldModel, config: StepConfig) -> Tensor:
+    def _old_features(self, config: StepConfig) -> Tensor:
         parts = chunks(self._samples, config.batch_size)
-        return torch.cat([old_model(self._data.inputs.batch(p).to(self._device)) for p in parts])
+        return torch.cat(
+            [self._embed_old(self._data.inputs.batch(p).to(self._device)) for p in parts]
+        )
 
 
 def _seed(model: OpenWorldModel, config: StepConfig) -> int:
@@ -183,10 +203,13 @@ def _seed(model: OpenWorldModel, config: StepConfig) -> int:
 
 
 @contextmanager
-def _own_randomness(seed: int) -> Iterator[None]:
-    """Make dropout and the like repeatable without touching the caller's random state."""
+def _own_randomness(seed: int, rank: int) -> Iterator[None]:
+    """Make dropout and the like repeatable without touching the caller's random state.
+
+    Each process draws other numbers for its share of a batch.
+    """
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
+        torch.manual_seed(seed + 1_000_000_007 * rank)
         yield
 
 

@@ -16,6 +16,7 @@ from newfound_core.open_world.inputs import Inputs, Vary, chunks, class_indices
 from newfound_core.open_world.memory import Memory, Sample
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.open_world.selection import hold_out, select
+from newfound_core.open_world.sharing import Sharing
 from newfound_core.open_world.step_config import EpochState, Hooks, Progress, StepConfig
 from newfound_core.open_world.trunk import set_trainable
 
@@ -47,11 +48,13 @@ def learn_step(
     *,
     hooks: Hooks | None = None,
     resume: EpochState | None = None,
+    sharing: Sharing | None = None,
 ) -> LearnedStep:
     """Learn new samples, of new classes or of known ones, and keep the old.
 
     `model` and `memory` are left as they are, so a step that fails or is cancelled costs
     nothing. After an interruption, call again with the same arguments and the last `EpochState`.
+    Several processes that make the same call may share its work.
     """
     if not new:
         raise DataError("there are no new samples to learn from")
@@ -65,7 +68,7 @@ def learn_step(
     training, held_out = hold_out(new, memory.config, len(learner.labels), generator)
     held_out = memory.held_out() + held_out
     data = StepData(training, memory.training(), inputs, learner.labels)
-    run = _Run(learner, data, config, hooks or Hooks())
+    run = _Run(learner, data, config, hooks or Hooks(), sharing or Sharing())
 
     trained = run.trains()
     before = 0 if trained or model.head.steps == 0 else len(model.labels)
@@ -95,6 +98,7 @@ class _Run:
     data: StepData
     config: StepConfig
     hooks: Hooks
+    sharing: Sharing
 
     def trains(self) -> bool:
         """Whether the method trains in this step and there is anything to train."""
@@ -106,7 +110,13 @@ class _Run:
         distils = before.head.steps > 0 and before.head.distillation_weight > 0
         old_model = copy.deepcopy(before).eval() if distils else None
         train_features(
-            self.model, old_model, self.data, self.config, hooks=self.hooks, resume=resume
+            self.model,
+            old_model,
+            self.data,
+            self.config,
+            hooks=self.hooks,
+            resume=resume,
+            sharing=self.sharing,
         )
 
     def refit(self, *, features_changed: bool) -> list[float]:
@@ -142,7 +152,7 @@ class _Run:
         parts, done = [], 0
         for chunk in chunks(samples, self.config.batch_size):
             images = self.data.inputs.batch(chunk, vary, generator)
-            parts.append(self.model(images.to(device)))
+            parts.append(self.sharing.apply(self.model, images.to(device)))
             done += len(chunk)
             self.hooks.report(Progress(phase, done, len(samples), {}))
         return torch.cat(parts), class_indices(samples, self.model.labels).to(device)

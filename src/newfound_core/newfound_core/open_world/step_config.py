@@ -3,10 +3,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import get_args
 
 from torch import Tensor
 
 from newfound_core.errors import ConfigError, NewfoundError
+from newfound_core.precision import Precision
 
 
 class LearningCancelledError(NewfoundError):
@@ -33,6 +35,7 @@ class StepConfig:
     # if the results exceed the limit there is no cache.
     cache_trunk: bool = False
     cache_limit_mb: int = 512
+    precision: Precision = "float32"  # of the network in training; means are always in float32
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -45,6 +48,9 @@ class StepConfig:
             raise ConfigError(f"decay_at must hold shares in (0, 1), got {self.decay_at}")
         if self.clip_gradient is not None and self.clip_gradient <= 0:
             raise ConfigError(f"clip_gradient must be positive, got {self.clip_gradient}")
+        if self.precision not in get_args(Precision):
+            known = " or ".join(get_args(Precision))
+            raise ConfigError(f"precision must be {known}, got {self.precision!r}")
         if not 0 <= self.memory_share < 1:
             raise ConfigError(f"memory_share must be in [0, 1), got {self.memory_share}")
 

@@ -11,6 +11,7 @@ from newfound_core.errors import CheckpointError, TrainingError
 from newfound_core.open_world.feature_training import StepData, train_features
 from newfound_core.open_world.heads import build_head
 from newfound_core.open_world.model import EmbeddingConfig, OpenWorldModel
+from newfound_core.open_world.sharing import Sharing
 from newfound_core.open_world.step_config import EpochState, Hooks, StepConfig
 
 CONFIG = StepConfig(epochs=4, batch_size=16, learning_rate=0.01, clip_gradient=5.0)
@@ -61,6 +62,16 @@ def test_the_same_seed_gives_the_same_network_and_leaves_the_callers_randomness(
         expected = torch.Generator().manual_seed(7)
         assert torch.rand(1).item() == torch.rand(1, generator=expected).item()
     assert equal_state(*models)
+
+
+def test_processes_that_share_a_batch_draw_their_own_dropout(toy):
+    models = []
+    for rank in range(2):
+        model, sharing = staged_model(), Sharing()
+        sharing.rank = rank
+        train_features(model, None, ready(toy)[1], CONFIG, hooks=Hooks(), sharing=sharing)
+        models.append(model)
+    assert not equal_state(*models)
 
 
 @pytest.mark.parametrize("stop_after", [1, 3])
@@ -134,6 +145,24 @@ def test_a_cache_beyond_its_limit_is_not_made(toy):
     train_features(model, None, data, config, hooks=Hooks())
     # Every image in every epoch, after one batch that showed how large the cache would be.
     assert len(prepared) == 2 * len(data.samples) + config.batch_size
+
+
+@pytest.mark.parametrize("cache", [False, True])
+def test_mixed_precision_is_for_the_networks_and_the_head_gets_float32(toy, cache):
+    model, data = staged_model(), ready(toy)[1]
+    old = staged_model().eval()
+    computed, given = [], []
+    for network in (model.backbone, old.backbone):
+        network.stages.two[0].register_forward_hook(lambda *call: computed.append(call[2].dtype))
+    loss = model.head.loss
+    model.head.loss = lambda *batch: given.append((batch[0].dtype, batch[2].dtype)) or loss(*batch)
+    config = StepConfig(
+        epochs=1, trainable=("stages.two",), cache_trunk=cache, precision="bfloat16"
+    )
+    train_features(model, old, data, config, hooks=Hooks())
+    assert set(computed) == {torch.bfloat16}
+    assert set(given) == {(torch.float32, torch.float32)}
+    assert {tensor.dtype for tensor in model.parameters()} == {torch.float32}
 
 
 def test_distillation_holds_the_features_to_the_old_network(toy):

@@ -25,6 +25,7 @@ def test_the_rate_falls_to_a_tenth_at_each_share_of_the_epochs():
         {"decay_at": (1.5,)},
         {"clip_gradient": 0},
         {"memory_share": 1.0},
+        {"precision": "float16"},
     ],
 )
 def test_senseless_options_are_refused(options):

@@ -3,7 +3,7 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from newfound_training.openworld.protocol import Protocol
 from newfound_training.openworld.rejection import rejection_ablation, trained_on
 from newfound_training.openworld.settings import Setting
 from newfound_training.openworld.state import FinishedSteps, Names, StateFolder, names_of
+from newfound_training.running.distributed import Team, share_statistics
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Incremental:
     device: torch.device
     feature_dim: int
     on_epoch: Callable[[int, EpochState], None] = lambda step, state: None
+    team: Team = field(default_factory=Team)
 
     def run(self) -> Outcome:
         """Goes on where an interrupted run stopped, and ends as it would have ended."""
@@ -57,22 +59,18 @@ class Incremental:
             trained = trained_on(new, outcome.memory, learned.limits_from.samples)
             record = self._record(step, learned, trained)
             outcome = Outcome(learned.model, learned.memory, [*outcome.records, record])
-            state.save_finished(
-                FinishedSteps(
-                    step + 1,
-                    learned.model.options(),
-                    learned.model.state_dict(),
-                    names_of(learned.memory),
-                    outcome.records,
-                )
-            )
+            if self.team.leads:
+                state.save_finished(_finished(outcome))
         return outcome
 
     def _learn(
         self, step: int, new: Sequence[Sample], before: Outcome, state: StateFolder
     ) -> LearnedStep:
         title = f"step {step + 1} of {len(self.protocol.steps)}"
-        with tqdm(desc=title, disable=None, leave=False) as bar:
+        resume = state.epoch(step)
+        self.team.wait()  # nobody overwrites the state while another still reads it
+        hidden = None if self.team.leads else True
+        with tqdm(desc=title, disable=hidden, leave=False) as bar:
 
             def show(progress: Progress) -> None:
                 if bar.total != progress.total or bar.n > progress.done:
@@ -81,7 +79,8 @@ class Incremental:
                 bar.update(progress.done - bar.n)
 
             def keep(epoch: EpochState) -> None:
-                state.save_epoch(step, epoch)
+                if self.team.leads:
+                    state.save_epoch(step, epoch)
                 self.on_epoch(step, epoch)
 
             return learn_step(
@@ -91,7 +90,8 @@ class Incremental:
                 self.material.inputs,
                 self.setting.step_config(step, self.seed),
                 hooks=Hooks(show, keep),
-                resume=state.epoch(step),
+                resume=resume,
+                sharing=self.team,
             )
 
     def _record(
@@ -118,6 +118,7 @@ class Incremental:
 
     def _restored(self, state: FinishedSteps | None) -> Outcome:
         network = copy.deepcopy(self.material.network)
+        share_statistics(network, self.team)
         config = self.setting.memory_config(self.memory_size)
         if state is None:
             head = build_head(self.setting.method, self.feature_dim, **self.setting.head)
@@ -127,6 +128,16 @@ class Incremental:
         model.load_tensors(state.tensors)
         memory = Memory(config, restored_samples(state.memory, self.material))
         return Outcome(model.to(self.device), memory, state.records)
+
+
+def _finished(outcome: Outcome) -> FinishedSteps:
+    return FinishedSteps(
+        len(outcome.records),
+        outcome.model.options(),
+        outcome.model.state_dict(),
+        names_of(outcome.memory),
+        outcome.records,
+    )
 
 
 def restored_samples(names: Names, material: Material) -> dict[str, list[Sample]]:

@@ -68,6 +68,9 @@ class TrainOpenWorldOptions(OpenWorldOptions):
     method: Literal["ncm", "nno", "deepnno", "bdoc"] = option("bdoc", "see docs/training.md")
     class_order: int = option(0, "number of the shuffling of the classes")
     set: tuple[str, ...] = option((), "options of the method or its training, as name=value")
+    precision: Literal["float32", "bfloat16"] = option(
+        "float32", "bfloat16 trains in mixed precision, faster on recent GPUs"
+    )
     memory_quality: int = option(0, "of remembered images as JPEG, 1 to 100; 0: exact, as PNG")
 
     def __post_init__(self) -> None:

@@ -2,13 +2,11 @@
 """`train_openworld`: images in, a checkpoint with memory out, measured after every step."""
 
 import logging
-from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 
-from newfound_core.errors import ConfigError
 from newfound_core.models import save_model
 from newfound_core.open_world.memory import Memory, Sample
 from newfound_core.open_world.memory_store import save_memory
@@ -42,8 +40,10 @@ class Training:
 
     def __init__(self, options: TrainOpenWorldOptions, run: Run) -> None:
         self.options, self.run = options, run
-        self.setting = make_setting(options.method, options.method, parse_values(options.set))
-        self.groups = load_groups(options)
+        given = {"precision": options.precision, **parse_values(options.set)}
+        self.setting = make_setting(options.method, options.method, given)
+        with run.team.leader_first():
+            self.groups = load_groups(options)
         require_same_images(self.groups.pixels.images, run)
         self.backbone = build_network(options, run.seed).to(run.device)
 
@@ -61,15 +61,17 @@ class Training:
         def log_epoch(step: int, state: EpochState) -> None:
             log.scalars(f"step{step + 1}", state.losses, state.epochs_done)
 
-        return Incremental(
-            load_material(
+        with self.run.team.leader_first():
+            material = load_material(
                 self.options,
                 self.groups,
                 protocol.known,
                 self.run.device,
                 backbone=self.backbone,
                 never_learned=protocol.unknown,
-            ),
+            )
+        return Incremental(
+            material,
             protocol.joint() if self.setting.joint else protocol,
             self.setting,
             self.options.memory_size,
@@ -78,9 +80,10 @@ class Training:
             self.run.device,
             self.backbone.feature_dim,
             log_epoch,
+            self.run.team,
         )
 
-    def save(self, outcome: Outcome) -> Path:
+    def save(self, outcome: Outcome) -> None:
         """The whole network, the frozen trunk included, with its memory as images."""
         _, rest = cut(self.backbone, self.options.frozen_stages)
         rest.load_state_dict(outcome.model.backbone.state_dict())
@@ -103,24 +106,27 @@ class Training:
             {"remembered images": len(memory)},
         )
         _log.info("checkpoint written to %s", checkpoint)
-        return checkpoint
+
+    def draw(self, outcome: Outcome) -> None:
+        """Metrics over the steps; confusion and trade-off of rejection after the last one."""
+        method, out = self.options.method, self.run.out
+        draw_steps({method: [outcome.records]}, out / "steps.png")
+        names = [*outcome.model.labels, "unknown"]
+        counts = np.array(outcome.records[-1]["confusion"])
+        draw_confusions({"after the last step": counts}, names, out / "confusion.png")
+        draw_trade_off({method: [outcome.records[-1]]}, out / "trade_off.png")
 
 
 def run_train_openworld(options: TrainOpenWorldOptions, run: Run) -> dict[str, Any]:
     """Learns step by step, and writes `<out>/checkpoint` with its memory."""
-    if run.team.processes > 1:
-        raise ConfigError("train-openworld runs in one process: start it without torchrun")
     training = Training(options, run)
     with TrainingLog(run, None) as log:  # what was finished is not repeated
         outcome = training.incremental(log).run()
         for number, record in enumerate(outcome.records):
             log.scalars("step", _numbers(chosen(record)), number + 1)
-    training.save(outcome)
-    draw_steps({options.method: [outcome.records]}, run.out / "steps.png")
-    names = [*outcome.model.labels, "unknown"]
-    counts = np.array(outcome.records[-1]["confusion"])
-    draw_confusions({"after the last step": counts}, names, run.out / "confusion.png")
-    draw_trade_off({options.method: [outcome.records[-1]]}, run.out / "trade_off.png")
+    if run.team.leads:
+        training.save(outcome)
+        training.draw(outcome)
     return {
         "checkpoint": "checkpoint",
         "classes": outcome.model.labels,

@@ -7,7 +7,7 @@ process with the same batch, up to rounding.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, distributed, nn
 
 from newfound_core.errors import ConfigError
+from newfound_core.open_world.sharing import Sharing
 
 
 @dataclass(frozen=True)
-class Team:
+class Team(Sharing):
     """The processes that work together, and which of them this is."""
 
     rank: int = 0
@@ -41,6 +42,31 @@ class Team:
         if self.processes > 1:
             distributed.all_reduce(values)
         return values.tolist()
+
+    @contextmanager
+    def leader_first(self) -> Iterator[None]:
+        """For a block that fills a cache: one process computes, then the others read."""
+        if not self.leads:
+            self.wait()
+        yield
+        if self.leads:
+            self.wait()
+
+    def apply(self, network: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
+        """What a network makes of a batch: each process of its share, then all have it all.
+
+        Where all processes compute the same loss from it, `backward` followed by
+        `sum_gradients` gives the gradients of that loss.
+        """
+        if self.processes == 1:
+            return network(batch)
+        first, last = (len(batch) * (self.rank + i) // self.processes for i in range(2))
+        rows = network(batch[first:last])
+        whole = rows.new_zeros(len(batch), *rows.shape[1:])
+        whole[first:last] = rows.detach()
+        distributed.all_reduce(whole)
+        whole[first:last] = rows  # once more, with their gradient
+        return whole
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Adds the gradients of all processes; call it after `backward`."""
@@ -105,8 +131,7 @@ def share_statistics(model: nn.Module, team: Team) -> None:
 class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
     """Batch normalisation by the statistics of all processes' images, on any device.
 
-    (`nn.SyncBatchNorm` does the same, but only on GPUs.) All processes must have equally many
-    images.
+    (`nn.SyncBatchNorm` does the same, but only on GPUs.)
     """
 
     @classmethod
@@ -128,25 +153,27 @@ class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
         dims = [0, *range(2, x.dim())]
         shape = [1, -1] + [1] * (x.dim() - 2)
         values = x.to(torch.promote_types(x.dtype, torch.float32))
-        processes = distributed.get_world_size()
-        mean = _sum_over_processes(values.mean(dims)) / processes
+        own = values.new_tensor([x.numel() // x.shape[1]])  # not the same in every process
+        total = _sum_over_processes(torch.cat([values.sum(dims), own]))
+        n = total[-1].detach()
+        mean = total[:-1] / n
         centred = values - mean.view(shape)
-        variance = _sum_over_processes(centred.square().mean(dims)) / processes
-        self._follow(mean, variance, processes * x.numel() // x.shape[1])
+        variance = _sum_over_processes(centred.square().sum(dims)) / n
+        self._follow(mean, variance, n)
         y = centred * torch.rsqrt(variance + self.eps).view(shape)
         if self.affine:
             y = y * self.weight.view(shape) + self.bias.view(shape)
         return y.to(x.dtype)
 
     @torch.no_grad()
-    def _follow(self, mean: Tensor, variance: Tensor, n: int) -> None:
+    def _follow(self, mean: Tensor, variance: Tensor, n: Tensor) -> None:
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
         self.num_batches_tracked += 1
         momentum = 0.1 if self.momentum is None else self.momentum
         self.running_mean.lerp_(mean, momentum)
-        self.running_var.lerp_(variance * n / max(1, n - 1), momentum)
+        self.running_var.lerp_(variance * n / (n - 1).clamp_min(1), momentum)
 
 
 class _SumOverProcesses(torch.autograd.Function):

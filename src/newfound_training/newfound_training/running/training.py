@@ -6,7 +6,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from torch.optim import SGD, Optimizer
 from tqdm import tqdm
 
 from newfound_core.errors import ConfigError, TrainingError
+from newfound_core.precision import autocast
 from newfound_training.running.distributed import share_statistics
 from newfound_training.running.log import TrainingLog
 from newfound_training.running.options import RunOptions, option
@@ -135,7 +135,7 @@ def _step(
 ) -> dict[str, Tensor]:
     """One update; the terms of the loss, as this process's part of their mean."""
     torch.manual_seed(step_seed(run.seed, step, run.team.rank))
-    with _autocast(options.precision, run.device):
+    with autocast(options.precision, run.device):
         terms = {k: v / run.team.processes for k, v in task.loss(batch).items()}
         total = torch.stack(list(terms.values())).sum()
     optimizer.zero_grad(set_to_none=True)
@@ -203,9 +203,3 @@ def _resume(task: Task, optimizer: Optimizer, run: Run) -> int:
 def _save(task: Task, optimizer: Optimizer, done: int, run: Run) -> None:
     if run.team.leads:
         save_state(run.out / STATE_NAME, done, task.model, optimizer)
-
-
-def _autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    if precision == "float32":
-        return nullcontext()
-    return torch.autocast(device.type, torch.bfloat16)

@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+import copy
+import os
+import signal
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from newfound_core.errors import CheckpointError
 from newfound_training.openworld.incremental import restored_samples
@@ -47,6 +54,55 @@ def test_after_an_interruption_the_result_is_the_same(make_incremental, whole, e
             [(s.source, s.held_out) for s in o.memory.samples(label)] for o in (whole, resumed)
         ]
         assert pair[0] == pair[1]
+
+
+def found_by(outcome):
+    memory = {k: [s.source for s in outcome.memory.samples(k)] for k in outcome.memory.labels}
+    return {name: tensor.numpy() for name, tensor in weights(outcome).items()}, memory
+
+
+class ToDouble(nn.Module):
+    def forward(self, x):
+        return x.double()
+
+
+def in_double(incremental):
+    """The same run; float32's rounding, magnified by every step, would hide a mistake."""
+    network = nn.Sequential(ToDouble(), copy.deepcopy(incremental.material.network).double())
+    return replace(incremental, material=replace(incremental.material, network=network))
+
+
+@pytest.mark.parametrize("method", ["bdoc", "deepnno"])
+def test_two_processes_learn_what_one_learns(in_two_processes, make_incremental, tmp_path, method):
+    row = f"{method}: method={method} epochs=1 later_epochs=1 batch_size=15"  # shares of 7 and 8
+    tensors, memory = found_by(in_double(make_incremental(row, folder=tmp_path / "one")).run())
+    for found in in_two_processes(
+        lambda team: found_by(in_double(make_incremental(row, team=team)).run())
+    ):
+        assert found[1] == memory
+        for name, values in tensors.items():
+            np.testing.assert_allclose(found[0][name], values, 1e-6, 1e-6, err_msg=name)
+
+
+def test_two_processes_one_of_them_killed_end_as_if_it_had_not_been(
+    in_two_processes, make_incremental, tmp_path
+):
+    def kill_the_leader(step, state):
+        if step == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def work(team, **changes):
+        row = "bdoc: method=bdoc epochs=1 later_epochs=2"
+        tensors, memory = found_by(make_incremental(row, team=team, **changes).run())
+        return {name: values.tobytes() for name, values in tensors.items()}, memory
+
+    def killed(team):
+        return work(team, **({"on_epoch": kill_the_leader} if team.leads else {}))
+
+    whole = in_two_processes(lambda team: work(team, folder=tmp_path / "whole"))
+    assert in_two_processes(killed) == [None, None]
+    assert in_two_processes(work) == whole
+    assert whole[0] == whole[1]
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from newfound_core.models import load_model
 from newfound_core.open_world.memory_store import load_memory
 from newfound_training.commands import main
+from newfound_training.openworld.options import TrainOpenWorldOptions
+from newfound_training.openworld.train import Training
+from newfound_training.running.run import Run
 
 PROTOCOL = ["--known-classes", "4", "--initial-classes", "2", "--classes-per-step", "1"]
 PROTOCOL += ["--memory-size", "20"]
@@ -79,6 +83,25 @@ def test_it_does_not_resume_on_other_images(small_flags, squares, tmp_path, caps
 def test_an_option_that_the_method_does_not_have_is_refused(small_flags, capsys):
     assert main(["train-openworld", *small_flags, "--set", "percentile=3"]) == 2
     assert "bdoc has no option percentile" in capsys.readouterr().err
+
+
+def test_the_precision_asked_for_is_that_of_every_step(small_options, tmp_path):
+    options = TrainOpenWorldOptions(**small_options, precision="bfloat16")
+    run = Run("train-openworld", tmp_path, torch.device("cpu"), 0, options.data)
+    setting = Training(options, run).setting
+    assert [setting.step_config(step, 0).precision for step in range(2)] == ["bfloat16"] * 2
+
+
+@pytest.mark.slow
+def test_torchrun_makes_one_checkpoint(small_flags, tmp_path, run_command):
+    flags = [*small_flags, *PROTOCOL, "--set", "epochs=1", "later_epochs=1"]
+    done = run_command("train-openworld", *flags, processes=2)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("checkpoint written to") == 1
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["processes"] == 2
+    loaded = load_model(tmp_path / "out" / "checkpoint")
+    assert list(loaded.labels) == result["classes"]
 
 
 @pytest.mark.slow

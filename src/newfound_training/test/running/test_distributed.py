@@ -1,19 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-import multiprocessing
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import distributed, nn
+from torch import nn
 from torch.nn import functional
 
 from newfound_core.assignment import AssignmentContext
 from newfound_core.conversion import convert_batchnorm
 from newfound_core.errors import ConfigError
+from newfound_core.open_world.heads import build_head
 from newfound_training.running.distributed import (
     SharedBatchNorm,
     Team,
@@ -84,36 +80,61 @@ def findings(domains: int, part: slice, team: Team) -> dict[str, np.ndarray]:
     return found | {n: b.numpy() for n, b in model.named_buffers()}
 
 
-def half_of_a_team(rank: int, meeting: str, work: Callable[[int], Any], queue) -> None:
-    distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=2)
-    queue.put((rank, work(rank)))
-    distributed.barrier()
-    distributed.destroy_process_group()
-
-
-def in_two_processes(work: Callable[[int], Any], folder: Path) -> dict[int, Any]:
-    """What two processes that know of each other return, by rank."""
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    arguments = (str(folder / "meeting"), work, queue)
-    workers = [context.Process(target=half_of_a_team, args=(r, *arguments)) for r in range(2)]
-    for worker in workers:
-        worker.start()
-    found = dict(queue.get(timeout=120) for _ in workers)
-    for worker in workers:
-        worker.join()
-    return found
-
-
 @pytest.mark.parametrize("domains", [0, 1, 3])
-def test_gradients_and_statistics_are_those_of_the_whole_batch(tmp_path, domains):
+def test_gradients_and_statistics_are_those_of_the_whole_batch(in_two_processes, domains):
     """In double precision, so that only a mistake can make a difference."""
-    found = in_two_processes(
-        lambda rank: findings(domains, slice(rank, None, 2), Team(rank, 2)), tmp_path
-    )
-    for name, value in findings(domains, slice(None), Team()).items():
-        for rank in range(2):
-            np.testing.assert_allclose(found[rank][name], value, atol=1e-12, err_msg=name)
+    shares = in_two_processes(lambda team: findings(domains, slice(team.rank, None, 2), team))
+    assert_same(shares, findings(domains, slice(None), Team()))
+
+
+def assert_same(shares, whole) -> None:
+    for found in shares:
+        for name, value in whole.items():
+            np.testing.assert_allclose(found[name], value, atol=1e-12, err_msg=name)
+
+
+def open_world_findings(method: str, team: Team) -> dict[str, np.ndarray]:
+    """The same where the loss needs the features of all images: seven, three and four."""
+    torch.manual_seed(1)
+    images, old = torch.randn(7, 3, 8, 8).double(), torch.randn(7, 3).double()
+    model, head = small_network(0)[0], build_head(method, 3).double()
+    share_statistics(model, team)
+    head.extend(["cup", "fork"])
+    features = team.apply(model, images)
+    head.loss(features, torch.tensor([0, 1, 1, 0, 1, 0, 0]), old)["total"].backward()
+    team.sum_gradients(model.parameters())
+    found = {n: p.grad.numpy() for n, p in model.named_parameters()}
+    found |= {n: b.numpy() for n, b in model.named_buffers()}
+    return found | {"features": features.detach().numpy()}
+
+
+@pytest.mark.parametrize("method", ["bdoc", "deepnno"])
+def test_a_loss_over_all_features_has_the_gradients_of_one_process(in_two_processes, method):
+    shares = in_two_processes(lambda team: open_world_findings(method, team))
+    assert_same(shares, open_world_findings(method, Team()))
+
+
+def test_a_batch_smaller_than_the_team_is_no_problem(in_two_processes):
+    network = small_network(0)[0].eval()
+
+    def one_image(team):
+        with torch.no_grad():
+            return team.apply(network, torch.ones(1, 3, 8, 8).double()).numpy()
+
+    for found in in_two_processes(one_image):
+        np.testing.assert_allclose(found, one_image(Team()), atol=1e-12)
+
+
+def test_the_leader_fills_a_cache_before_the_others_read_it(in_two_processes, tmp_path):
+    cache = tmp_path / "cache"
+
+    def use_cache(team):
+        with team.leader_first():
+            if not cache.exists():
+                cache.write_text(f"made by {team.rank}")
+            return cache.read_text()
+
+    assert in_two_processes(use_cache) == ["made by 0"] * 2
 
 
 class LinearTask(Task):
@@ -130,23 +151,24 @@ class LinearTask(Task):
         return {}
 
 
-def test_processes_that_find_different_states_say_so_instead_of_waiting_forever(tmp_path):
+def test_processes_that_find_different_states_say_so_instead_of_waiting_forever(
+    in_two_processes, tmp_path
+):
     """As on two machines with a folder each, where only the first process ever saved."""
     task = LinearTask()
     state = tmp_path / "0" / "state.safetensors"
     save_state(state, 3, task.model, torch.optim.SGD(task.model.parameters(), 0.1))
 
-    def resume(rank: int) -> str:
-        out = tmp_path / str(rank)
-        run = Run("test", out, torch.device("cpu"), 0, "", Team(rank, 2))
+    def resume(team: Team) -> str:
+        out = tmp_path / str(team.rank)
+        run = Run("test", out, torch.device("cpu"), 0, "", team)
         with pytest.raises(ConfigError) as error:
             train(LinearTask(), TrainingOptions(iterations=5), run)
         return str(error.value)
 
-    found = in_two_processes(resume, tmp_path)
-    for rank in range(2):
-        assert "after 3, 0 steps" in found[rank]
-        assert "must be one folder that all machines share" in found[rank]
+    for found in in_two_processes(resume):
+        assert "after 3, 0 steps" in found
+        assert "must be one folder that all machines share" in found
 
 
 SOURCE = ["train-source", "--domains", "bright", "--frozen-stages", 0]
