@@ -9,6 +9,7 @@ from newfound_training.online.conditions import (
     changes_markdown,
     only_changed,
 )
+from newfound_training.running.options import read_preset
 
 CONDITIONS = ("illumination", "camera", "background")
 
@@ -25,6 +26,12 @@ ROWS = [
     row("sun_old_white", "sun_new_white", 0.5, 0.8),
     row("sun_old_white", "rain_new_brown", 0.2, 0.6),
 ]
+
+
+def test_the_quick_workbench_has_one_two_and_three_changes():
+    preset = read_preset("evaluate-online", "workbench_quick")
+    pairs = [pair.split(":") for pair in preset["pairs"]]
+    assert [len(changed(*pair, preset["conditions"])) for pair in pairs] == [1, 2, 3]
 
 
 def test_names_tell_which_conditions_changed():
