@@ -9,6 +9,7 @@ import torch
 
 from newfound_core.backbones import build_backbone
 from newfound_core.classifier import Classifier
+from newfound_core.detection.region_network import RegionConfig, RegionNetwork
 from newfound_core.models import save_model
 from newfound_core.open_world.heads import build_head
 from newfound_core.open_world.inputs import Inputs
@@ -86,3 +87,11 @@ def tiny_open_world(
         preprocessing,
         write_memory=lambda place: save_memory(step.memory, place),
     )
+
+
+def tiny_regions(folder: Path) -> Path:
+    """A tiny region network with random weights, for which anything may be an object."""
+    torch.manual_seed(0)
+    backbone = build_backbone("cifar_resnet20", width=0.25)
+    config = RegionConfig(channels=8, strides=(2, 4), anchor_sizes=(8.0, 16.0), count=30)
+    return save_model(folder, RegionNetwork(backbone, config), ["object"], Preprocessing(32))

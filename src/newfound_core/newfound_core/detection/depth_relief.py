@@ -39,6 +39,7 @@ class DepthRelief:
     """Connected pixels in front of the plane, each group a box."""
 
     needs_depth = True
+    min_objectness = 0.3
 
     def __init__(self, config: DepthReliefConfig | None = None) -> None:
         self.config = config or DepthReliefConfig()

@@ -37,7 +37,7 @@ class DetectorConfig:
     """How many regions of a frame are looked at, and how they are cut out."""
 
     max_regions: int = 10
-    min_objectness: float = 0.3
+    min_objectness: float = -1.0  # below it a region is no object; negative: the proposer's own
     max_overlap: float = 0.5  # IoU of two boxes that count as two objects
     margin: float = 0.15  # around a box, as a share of its longer side
 
@@ -66,7 +66,9 @@ class Detector:
 
     def _regions(self, rgb: np.ndarray, depth: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         found = self.proposer.propose(rgb, depth)
-        likely = np.flatnonzero(found.objectness >= self.config.min_objectness)
+        limit = self.config.min_objectness
+        limit = limit if limit >= 0 else self.proposer.min_objectness
+        likely = np.flatnonzero(found.objectness >= limit)
         boxes, objectness = found.boxes[likely], found.objectness[likely]
         kept = distinct(boxes, objectness, self.config.max_overlap, self.config.max_regions)
         return boxes[kept], objectness[kept]

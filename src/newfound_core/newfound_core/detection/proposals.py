@@ -35,6 +35,7 @@ class Proposer(Protocol):
     """Finds objects without naming them."""
 
     needs_depth: bool
+    min_objectness: float  # regions below are no objects, unless somebody says otherwise
 
     def propose(self, rgb: np.ndarray, depth: np.ndarray | None) -> Proposals:
         """Boxes, best first.

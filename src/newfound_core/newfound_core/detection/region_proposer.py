@@ -15,12 +15,14 @@ from newfound_core.models import LoadedModel, check_device, load_model
 from newfound_core.preprocessing import check_image
 
 METHOD = "rpn"
+_MIN_OBJECTNESS = 0.5  # a probability: more likely an object than not
 
 
 class RegionProposer:
     """Proposals of a `RegionNetwork`."""
 
     needs_depth = False
+    min_objectness = _MIN_OBJECTNESS
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
@@ -43,6 +45,7 @@ class TorchvisionProposer:
     """
 
     needs_depth = False
+    min_objectness = _MIN_OBJECTNESS
 
     def __init__(self, weights: Path, device: str = "cpu") -> None:
         self._device = check_device(device)

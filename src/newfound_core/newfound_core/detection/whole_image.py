@@ -10,6 +10,7 @@ class WholeImage:
     """One box: the image."""
 
     needs_depth = False
+    min_objectness = 0.0
 
     def propose(self, rgb: np.ndarray, depth: np.ndarray | None) -> Proposals:
         """The whole image, for certain."""

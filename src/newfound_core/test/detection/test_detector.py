@@ -27,6 +27,7 @@ class Fixed:
     """A proposer that always finds the same."""
 
     needs_depth = False
+    min_objectness = 0.6
 
     def __init__(self, boxes, objectness):
         self.found = Proposals(
@@ -70,6 +71,8 @@ def test_few_and_distinct_regions_are_looked_at_best_first(knowledge):
     boxes = [[0, 0, 40, 40], [1, 1, 41, 41], [50, 10, 90, 50], [10, 40, 20, 50]]
     found = detect(knowledge, boxes, [0.5, 0.9, 0.7, 0.2], min_objectness=0.3)
     assert [round(d.objectness, 1) for d in found] == [0.9, 0.7]
+    found = detect(knowledge, boxes[:1] + boxes[2:], [0.5, 0.7, 0.2])
+    assert [round(d.objectness, 1) for d in found] == [0.7], "the proposer's own limit"
     assert len(detect(knowledge, boxes, [0.5, 0.9, 0.7, 0.2], max_regions=1)) == 1
 
 

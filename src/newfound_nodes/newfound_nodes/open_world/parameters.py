@@ -33,7 +33,14 @@ PARAMETERS = (
     Parameter("min_area", 0.0008, "Smallest object, as a share of the image.", 0.000001, 1.0),
     Parameter("max_area", 0.4, "Largest object, as a share of the image.", 0.000001, 1.0),
     Parameter("max_regions", 10, "Objects looked at in a frame, at most.", 1, 200),
-    Parameter("min_objectness", 0.3, "Regions below this are no objects.", 0.0, 1.0),
+    Parameter(
+        "min_objectness",
+        -1.0,
+        "Regions below this are no objects; negative: what suits the proposer, 0.3 of depth and "
+        "0.5 of rpn.",
+        -1.0,
+        1.0,
+    ),
     Parameter("max_overlap", 0.5, "IoU above which two boxes are one object.", 0.0, 1.0),
     Parameter("crop_margin", 0.15, "Added around a box, as a share of its side.", 0.0, 2.0),
     # Unknown objects.

@@ -66,3 +66,9 @@ def square():
 def shipped(tmp_path_factory):
     """A tiny open-world checkpoint with a memory, that knows three colours."""
     return checkpoints.tiny_open_world(tmp_path_factory.mktemp("shipped") / "model")
+
+
+@pytest.fixture
+def region_network(tmp_path):
+    """A checkpoint of a tiny region network with random weights, unsure of everything."""
+    return checkpoints.tiny_regions(tmp_path / "rpn")

@@ -428,6 +428,33 @@ def test_depth_finds_things_on_a_table(ros, parameters, square):
     assert robot.detections[-1].detections == []
 
 
+def test_a_region_network_finds_things_and_min_objectness_decides_which(
+    ros, parameters, square, region_network
+):
+    parameters |= {"proposer": "rpn", "proposer_checkpoint": str(region_network)}
+    sure = ros.started(OpenWorldDetector, **parameters | {"min_objectness": 0.0})
+    robot = Robot(ros, sure, square)
+    region = robot.see(RED).region
+    assert 0 < region.width <= 64
+    assert 1 < len(robot.detections[-1].detections) <= 10
+    for transition in ("deactivate", "cleanup"):
+        assert ros.change(NODE, transition)
+    assert ros.set(NODE, min_objectness=1.0).successful
+    for transition in ("configure", "activate"):
+        assert ros.change(NODE, transition)
+    eventually(lambda: sure._input.reliability() == "reliable", "reliable subscription")
+    before = len(robot.detections)
+    robot.camera.publish(frame(square(RED), 50))
+    eventually(lambda: len(robot.detections) > before, "detections")
+    assert robot.detections[-1].detections == []
+
+
+def test_a_region_network_without_a_model_leaves_the_node_unconfigured(ros, parameters):
+    ros.add(OpenWorldDetector, **parameters | {"proposer": "rpn", "autostart": False})
+    assert not ros.change(NODE, "configure")
+    eventually(lambda: ros.logged("set proposer_checkpoint"))
+
+
 def test_without_depth_the_node_warns_and_says_what_to_do(ros, parameters, square):
     parameters |= {"proposer": "depth", "depth_topic": "/no/depth", "depth_patience": 0.0}
     robot = Robot(ros, ros.started(OpenWorldDetector, **parameters), square)

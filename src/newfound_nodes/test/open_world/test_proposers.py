@@ -22,3 +22,14 @@ def test_the_thresholds_of_depth_are_parameters_with_the_same_defaults():
 def test_thresholds_that_contradict_each_other_are_refused():
     with pytest.raises(ConfigError, match="min_area"):
         made(min_area=0.5, max_area=0.1)
+
+
+def test_a_region_network_without_a_model_names_the_parameter_to_set():
+    with pytest.raises(ConfigError, match="set proposer_checkpoint"):
+        made(proposer="rpn")
+
+
+def test_each_proposer_has_a_limit_of_its_own(region_network):
+    rpn = made(proposer="rpn", proposer_checkpoint=str(region_network))
+    assert (rpn.min_objectness, made().min_objectness) == (0.5, 0.3)
+    assert made(proposer="whole_image").min_objectness == 0

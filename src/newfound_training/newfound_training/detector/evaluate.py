@@ -38,8 +38,9 @@ class EvaluateDetectorOptions(RunOptions, PictureOptions):
     )
     proposer_checkpoint: str = option("", "model of the region network, for rpn")
     max_regions: int = option(10, "objects looked at in a picture, at most")
-    min_objectness: float = option(0.3, "regions of depth below this are no objects")
-    rpn_objectness: float = option(0.5, "the same for rpn, whose scores mean something else")
+    min_objectness: float = option(
+        -1.0, "regions below this are no objects; negative: 0.3 of depth, 0.5 of rpn"
+    )
     max_overlap: float = option(0.5, "IoU above which two boxes are one object")
     crop_margin: float = option(0.15, "added around a box, as a share of its side")
 
@@ -69,13 +70,14 @@ def run_evaluate_detector(options: EvaluateDetectorOptions, run: Run) -> dict[st
 def _scenes(
     name: str, knowledge: Knowledge, pictures: list[Picture], options: EvaluateDetectorOptions
 ) -> list[Scene]:
-    rpn = name == "rpn"
     proposer: Proposer = (
-        load_region_proposer(options.proposer_checkpoint, options.device) if rpn else DepthRelief()
+        load_region_proposer(options.proposer_checkpoint, options.device)
+        if name == "rpn"
+        else DepthRelief()
     )
     config = DetectorConfig(
         options.max_regions,
-        options.rpn_objectness if rpn else options.min_objectness,
+        options.min_objectness,
         options.max_overlap,
         options.crop_margin,
     )
