@@ -42,6 +42,8 @@ class DomainMixture:
 
     def of(self, weights: Tensor) -> dict[nn.Module, Affine]:
         """Scale and shift of each layer for the mixture `weights` [k] of the domains."""
+        if not self._layers:  # a model with one domain is plain
+            return {}
         table = self._current()
         parts = torch.mv(table.rows, weights.to(table.rows.dtype)).split_with_sizes(table.sizes)
         count = len(self._layers)
