@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The image topic of a node: subscribed only while needed, with the QoS its publisher offers."""
 
+import threading
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -36,40 +37,54 @@ class ImageInput:
         self._reliability = reliability
         self._receiver: Receiver | None = None
         self._profile: Any = None
+        self._lock = threading.Lock()  # who listens is noticed in one thread, life in another
+        self._open = True
 
     @property
     def subscribed(self) -> bool:
         """Whether frames are asked for at present."""
         return self._receiver is not None
 
+    def open(self) -> None:
+        """Let `refresh` subscribe again after a `close`."""
+        with self._lock:
+            self._open = True
+
     def refresh(self, wanted: bool) -> None:
         """Subscribe, unsubscribe, or subscribe anew because publishers offer something else."""
-        profile = None
-        if wanted:
-            publishers = self._node.get_publishers_info_by_topic(self.topic)
-            if not publishers and self.subscribed:
-                return  # the camera is away: keep listening as it was
-            profile = qos.matching(publishers, self._reliability)
-        if profile == self._profile:
-            return
-        self.close()
-        if profile is not None:
-            self._receiver = Receiver(self._node, self._type, self.topic, self._receive, profile)
-            self._profile = profile
+        with self._lock:
+            if not self._open:
+                return
+            profile = None
+            if wanted:
+                publishers = self._node.get_publishers_info_by_topic(self.topic)
+                if not publishers and self.subscribed:
+                    return  # the camera is away: keep listening as it was
+                profile = qos.matching(publishers, self._reliability)
+            if profile != self._profile:
+                self._subscribe(profile)
 
-    def close(self) -> None:
-        """Unsubscribe and forget the frame that waits."""
+    def _subscribe(self, profile: Any) -> None:
+        """Let go of the subscription that is, and make one with this profile, unless None."""
         if self._receiver is not None:
             self._receiver.close()
         self._receiver = self._profile = None
         if self.mailbox.clear():
             self.counters.drop()
+        if profile is not None:
+            self._receiver = Receiver(self._node, self._type, self.topic, self._receive, profile)
+            self._profile = profile
+
+    def close(self) -> None:
+        """Unsubscribe and forget the frame that waits; nothing comes in until `open`."""
+        with self._lock:
+            self._open = False
+            self._subscribe(None)
 
     def reliability(self) -> str:
         """What the present subscription asks for, for diagnostics."""
-        return (
-            "not subscribed" if self._profile is None else self._profile.reliability.name.lower()
-        )
+        profile = self._profile
+        return "not subscribed" if profile is None else profile.reliability.name.lower()
 
     def _receive(self, message: Image | CompressedImage) -> None:
         self.counters.receive()

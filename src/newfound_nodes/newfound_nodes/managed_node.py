@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base of every node of ours: lifecycle, parameters, outputs, diagnostics, once for all."""
 
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -120,6 +121,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         LifecycleNodeMixin.__init__(self, callback_group=self._lifecycle_group)
         self._answer_impossible_transitions()
         self._loaded = False
+        self._looking = threading.Lock()  # held while `diagnose` looks at what `load` made
         self._outputs: dict[str, Any] = {}
         self._declared: dict[str, Parameter] = {}
         self._refused_at_start: dict[str, str] = {}
@@ -135,8 +137,13 @@ class ManagedNode(LifecycleNodeMixin, Node):
         if self._loaded:
             self.guarded(self.deactivated)
             if self.guarded(self.released):
-                self.guarded(self.unload)
+                self._unload()
         self._loaded = False
+
+    def _unload(self) -> None:
+        self._loaded = False
+        with self._looking:
+            self.guarded(self.unload)
 
     # Parameters --------------------------------------------------------------------------
 
@@ -214,6 +221,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
             self.activated()
         except Exception:
             self.log_traceback("not activated")
+            self.guarded(self.deactivated)
             super().on_deactivate(state)
             return FAILURE
         return result
@@ -228,8 +236,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         """Let go of the model; fails, and can be tried again, while a thread does not end."""
         if not self.guarded(self.released):
             return FAILURE
-        self.guarded(self.unload)
-        self._loaded = False
+        self._unload()
         self._destroy_outputs()
         return SUCCESS
 
@@ -293,10 +300,14 @@ class ManagedNode(LifecycleNodeMixin, Node):
             unwell = (DiagnosticStatus.ERROR, "health failed; see the log", {})
             level, text, values = self.guarded(self.health) or unwell
         if self._loaded:
-            values = {**values, **(self.guarded(self.diagnose) or {})}
+            values = {**values, **self._diagnosis()}
         now, name = self.get_clock().now().to_msg(), self.get_fully_qualified_name()
         message = status_message(now, name, level, text, {"state": label, **values})
         self._diagnostics.publish(message)
+
+    def _diagnosis(self) -> Mapping[str, object]:
+        with self._looking:
+            return (self.guarded(self.diagnose) or {}) if self._loaded else {}
 
     def guarded(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a hook; if it raises, log the traceback and return None."""

@@ -82,6 +82,7 @@ class PerceptionNode(ManagedNode):
             )
             self._worker.daemon = True
             self._worker.start()
+        self._input.open()
         self.listeners_changed()
 
     def deactivated(self) -> None:
@@ -93,6 +94,7 @@ class PerceptionNode(ManagedNode):
         """End the worker, which may have to finish its frame first."""
         if self._worker is None:
             return True
+        self._input.close()
         self._input.mailbox.close()
         self._worker.join(WORKER_PATIENCE)
         if self._worker.is_alive():
@@ -103,8 +105,9 @@ class PerceptionNode(ManagedNode):
 
     def listeners_changed(self) -> None:
         """Ask for frames if, and as, they are needed now."""
-        if self._input is not None:  # None while the node is going down
-            self._input.refresh(self.frames_wanted() or self.needs_every_frame())
+        source = self._input
+        if source is not None:  # None while the node is going down
+            source.refresh(self.frames_wanted() or self.needs_every_frame())
 
     def health(self) -> Status:
         """How the stream of frames does."""

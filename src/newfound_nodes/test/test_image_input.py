@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import array
 import io
+import threading
 
 import numpy as np
 from PIL import Image as PillowImage
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
+from newfound_nodes import qos
 from tests.harness import eventually, image
 from tests.nodes import Echo
 
@@ -41,6 +43,33 @@ def test_reliability_follows_the_cameras_as_they_come_and_go(ros):
     eventually(lambda: node._input.reliability() == "best_effort", "lowered for the second one")
     ros.connected(best_effort)
     ros.connected(reliable)
+
+
+def test_a_subscription_in_the_making_does_not_outlive_the_deactivation(ros, monkeypatch):
+    begun, go_on, matching = threading.Event(), threading.Event(), qos.matching
+
+    def held(*arguments):
+        begun.set()
+        assert go_on.wait(60)
+        return matching(*arguments)
+
+    node = ros.started(Echo)
+    monkeypatch.setattr(qos, "matching", held)
+    looking = threading.Thread(target=node._input.refresh, args=(True,))
+    looking.start()
+    assert begun.wait(60)
+    ending = threading.Thread(target=ros.change, args=("/echo", "deactivate"))
+    ending.start()
+    ending.join(0.5)  # time to overtake, if it could
+    go_on.set()
+    looking.join()
+    ending.join()
+    assert not node._input.subscribed
+    node._input.refresh(True)  # of a thread that has seen the node active just before
+    assert not node._input.subscribed
+    source = node._input
+    assert ros.change("/echo", "cleanup")
+    assert not source.subscribed
 
 
 def test_a_best_effort_camera_is_heard(ros):

@@ -7,7 +7,8 @@ from typing import ClassVar
 from std_msgs.msg import Header
 
 from newfound_nodes import LoadError, ManagedNode, Parameter
-from tests.harness import UNCONFIGURED, eventually
+from tests.harness import INACTIVE, UNCONFIGURED, eventually
+from tests.nodes import Echo
 
 
 class Driver(ManagedNode):
@@ -49,6 +50,49 @@ def test_a_load_error_is_one_line_in_the_log(ros, capfd):
     assert "Traceback" not in told
     assert ros.set("/driver", fail=False).successful
     assert ros.change("/driver", "configure")
+
+
+class Glass(ManagedNode):
+    """Whoever looks at it while it is let go of would see it broken."""
+
+    NAME = "glass"
+
+    def load(self) -> None:
+        self.pane = "clear"
+
+    def unload(self) -> None:
+        del self.pane
+        tick = threading.Thread(target=self._tick)
+        tick.start()
+        tick.join(0.5)
+
+    def diagnose(self):
+        return {"pane": self.pane}
+
+
+def test_diagnostics_do_not_look_at_what_is_being_unloaded(ros, capfd):
+    ros.started(Glass)
+    assert ros.change("/glass", "deactivate")
+    assert ros.change("/glass", "cleanup")
+    assert "diagnose failed" not in capfd.readouterr().err
+
+
+class Stumbler(Echo):
+    """Its activation fails after frames were let in."""
+
+    NAME = "stumbler"
+
+    def activated(self) -> None:
+        super().activated()
+        raise RuntimeError("stumbled")
+
+
+def test_an_activation_that_fails_leaves_nothing_open(ros):
+    node = ros.add(Stumbler, always=True, autostart=False)
+    assert ros.change("/stumbler", "configure")
+    assert not ros.change("/stumbler", "activate")
+    assert ros.state("/stumbler") == INACTIVE
+    assert not node._input.subscribed
 
 
 def test_the_thread_that_loads_has_ended_before_the_node_is_active(ros):
