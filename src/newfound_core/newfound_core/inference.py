@@ -9,6 +9,7 @@
 """
 
 import tempfile
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -92,13 +93,36 @@ class Inference(ABC):
         self([np.zeros((48, 64, 3), np.uint8)])
 
 
+class _Threads:
+    """torch knows one number of threads, that of the whole process: the last choice holds."""
+
+    def __init__(self) -> None:
+        self._choosers: weakref.WeakSet[Inference] = weakref.WeakSet()
+        self._chosen = self._before = 0
+
+    def choose(self, inference: Inference, threads: int) -> None:
+        """With 0, what the library had chosen, unless a model in use wants another number."""
+        now = torch.get_num_threads()
+        if threads:
+            if now != self._chosen:  # not our own choice: what to return to
+                self._before = now
+            self._choosers.add(inference)
+            self._chosen = threads
+            torch.set_num_threads(threads)
+        elif now == self._chosen and not self._choosers:
+            torch.set_num_threads(self._before)
+            self._chosen = 0
+
+
+_THREADS = _Threads()
+
+
 class TorchInference(Inference):
     """PyTorch as it is."""
 
     def __init__(self, loaded: LoadedModel, config: InferenceConfig) -> None:
         super().__init__(loaded, config)
-        if config.threads:
-            torch.set_num_threads(config.threads)  # of the whole process; torch knows no other
+        _THREADS.choose(self, config.threads)
         self._layout = torch.channels_last if config.channels_last else torch.contiguous_format
         loaded.model.to(memory_format=self._layout)
         self._forward: Callable[[Tensor], Any] = loaded.model

@@ -140,6 +140,20 @@ def test_the_number_of_threads_holds_in_a_thread_that_begins_later(load):
         torch.set_num_threads(before)
 
 
+def test_without_a_choice_the_number_of_threads_is_the_librarys_again(load):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(4)
+        chosen = build_inference(load(), InferenceConfig(threads=3))
+        build_inference(load(), InferenceConfig())
+        assert torch.get_num_threads() == 3, "the first one is still in use"
+        del chosen
+        build_inference(load(), InferenceConfig())
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("backend", ["torch", "compile"])
 def test_half_precision_on_a_cpu_is_refused(load, backend):
     with pytest.raises(ConfigError, match="needs a CUDA device, but the model runs on cpu"):

@@ -87,6 +87,7 @@ class AdaptiveClassifier(ModelNode):
         try:
             self._adapt()
         except (NewfoundError, StateError) as error:
+            super().unload()
             raise LoadError(one_line(error)) from error
 
     def _adapt(self) -> None:

@@ -80,7 +80,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         return None
 
     def parameters_changed(self, names: set[str]) -> None:
-        """Live parameters have new values, which should count from now on."""
+        """Live parameters may have new values, which should count from now on."""
 
     def listeners_changed(self) -> None:
         """Somebody has begun or ceased to listen to an output; also called once a second."""
@@ -166,7 +166,8 @@ class ManagedNode(LifecycleNodeMixin, Node):
         self.add_post_set_parameters_callback(self._apply_changes)
 
     def _check_changes(self, changes: list[RosParameter]) -> SetParametersResult:
-        found = problems(self._declared, changes, configured=self._loaded)
+        loading = self.state() == State.TRANSITION_STATE_CONFIGURING
+        found = problems(self._declared, changes, configured=self._loaded or loading)
         if not found:
             try:
                 complaint = self.check_parameters({c.name: c.value for c in changes})
@@ -201,7 +202,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         started = time.monotonic()
         try:
             self._make_outputs()
-            in_passing(self.load)
+            in_passing(self._load)
         except LoadError as error:
             self.get_logger().error(f"not configured: {error}")
             self._destroy_outputs()
@@ -210,9 +211,14 @@ class ManagedNode(LifecycleNodeMixin, Node):
             self.log_traceback("not configured: load failed")
             self._destroy_outputs()
             return FAILURE
-        self._loaded = True
         self.get_logger().info(f"configured in {time.monotonic() - started:.1f} s")
         return super().on_configure(state)
+
+    def _load(self) -> None:
+        self.load()
+        self._loaded = True
+        # `load` may have read a live parameter before it was changed.
+        self.guarded(self.parameters_changed, {p.name for p in self._declared.values() if p.live})
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Open the outputs and begin; on failure the node stays inactive."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 from std_msgs.msg import Header
 
 from newfound_nodes import LoadError, ManagedNode, Parameter
-from tests.harness import INACTIVE, UNCONFIGURED, eventually
+from tests.harness import ACTIVE, INACTIVE, UNCONFIGURED, eventually
 from tests.nodes import Echo
 
 
@@ -50,6 +50,36 @@ def test_a_load_error_is_one_line_in_the_log(ros, capfd):
     assert "Traceback" not in told
     assert ros.set("/driver", fail=False).successful
     assert ros.change("/driver", "configure")
+
+
+class Reader(ManagedNode):
+    """Reads its parameters at once and takes its time with the rest."""
+
+    NAME = "reader"
+    PARAMETERS: ClassVar = (
+        Parameter("book", "", "What to read."),
+        Parameter("speed", 1.0, "How fast.", live=True),
+    )
+    go_on = threading.Event()
+
+    def load(self) -> None:
+        self.speed = self.param("speed")
+        assert self.go_on.wait(60)
+
+    def parameters_changed(self, names: set[str]) -> None:
+        self.speed = self.param("speed")
+
+
+def test_a_change_while_the_node_loads_takes_effect_or_is_refused(ros):
+    node = ros.add(Reader)
+    eventually(lambda: hasattr(node, "speed"), "loading")
+    refused = ros.set("/reader", book="Moby Dick")
+    assert not refused.successful
+    assert "cannot change while it is" in refused.reason
+    assert ros.set("/reader", speed=2.0).successful
+    node.go_on.set()
+    eventually(lambda: node.state() == ACTIVE)
+    assert (node.param("book"), node.speed) == ("", 2.0)
 
 
 class Glass(ManagedNode):
