@@ -123,13 +123,13 @@ class PerceptionNode(ManagedNode):
                 self.process(open_letter(letter))
             except ImageError as error:
                 source.counters.fail()
-                if self._due("decode"):
+                if self.due("decode"):
                     self.get_logger().warning(f"frame skipped: {error}")
             except Exception:
                 if not self.context.ok():
                     return  # the process is going down: publishing is over
                 source.counters.fail()
-                if self._due("process"):
+                if self.due("process"):
                     self.log_traceback("process failed; frame skipped")
             else:
                 latency = time.monotonic() - letter.received
@@ -140,8 +140,8 @@ class PerceptionNode(ManagedNode):
         age = self.get_clock().now().nanoseconds * 1e-9 - (stamp.sec + stamp.nanosec * 1e-9)
         return age if abs(age) < MAX_AGE else None
 
-    def _due(self, kind: str) -> bool:
-        """Whether it is time to report this kind of trouble with frames again."""
+    def due(self, kind: str) -> bool:
+        """Whether it is time to report this kind of trouble again."""
         now = time.monotonic()
         if now - self._last_report.get(kind, -REPORT_EVERY) < REPORT_EVERY:
             return False

@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+from diagnostic_msgs.msg import DiagnosticStatus
 from sensor_msgs.msg import Image
 from std_srvs.srv import SetBool, Trigger
 
@@ -15,6 +16,7 @@ from newfound_core.models import load_model
 from newfound_core.onda import Onda, OndaConfig
 from newfound_core.onda.batch import BatchEstimator
 from newfound_msgs.msg import AdaptationStatus, Classification
+from newfound_nodes import perception_node
 from newfound_nodes.adaptive_classifier import AdaptiveClassifier
 from newfound_nodes.images import to_rgb
 from tests.harness import UNCONFIGURED, eventually, values
@@ -103,6 +105,27 @@ def test_the_second_pass_of_batch_never_delays_a_frame(running, monkeypatch):
     camera.send(node)
     updated(node, 2)  # by the newest of the frames that came meanwhile
     assert answers[21].adaptation_updates == 0
+
+
+def test_updates_that_keep_failing_are_told_and_do_not_flood_the_log(ros, running, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("out of memory")
+
+    told = ros.collect(AdaptationStatus, f"{NODE}/adaptation")
+    status = ros.diagnostics(NODE)
+    monkeypatch.setattr(perception_node, "REPORT_EVERY", 3600.0)
+    monkeypatch.setattr(BatchEstimator, "estimate", fail)
+    node, camera, _ = running()
+    eventually(lambda: told and status())
+    for count in range(1, 4):
+        camera.send(node, 2)
+        eventually(lambda c=count: node._adaptation.report().updates_failed == c)
+    unwell = eventually(lambda: "adaptation fails (3 updates)" in status().message and status())
+    assert unwell.level == DiagnosticStatus.WARN
+    assert values(unwell)["updates_failed"] == "3"
+    eventually(lambda: "the last update failed, 3 in all" in told[-1].message)
+    [line] = ros.complaints(NODE)
+    assert "out of memory" in line
 
 
 def test_adaptation_goes_on_while_nobody_listens_and_freezing_ends_that(ros, checkpoint, stream):
