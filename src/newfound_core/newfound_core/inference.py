@@ -172,8 +172,13 @@ class OnnxInference(Inference):
 
     def __init__(self, loaded: LoadedModel, config: InferenceConfig) -> None:
         super().__init__(loaded, config)
-        import onnxruntime
-
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise ConfigError(
+                "the back end onnx needs the package onnxruntime, which cannot be imported "
+                f"({error}): install it, or set backend to torch"
+            ) from error
         provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}.get(
             loaded.device.type, ""
         )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every back end computes the same; what cannot work is refused before the first image."""
 
+import sys
 import threading
 from dataclasses import replace
 
@@ -83,6 +84,12 @@ def test_torch_gives_what_the_model_gives(load, image, expected, method, channel
 def test_onnx_gives_what_the_model_gives(load, image, expected, method):
     inference = build_inference(load(method), InferenceConfig("onnx", threads=1))
     assert_same(inference([image]), expected(load(method)))
+
+
+def test_onnx_without_its_package_is_refused_in_words(load, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)  # as if it were not installed
+    with pytest.raises(ConfigError, match=r"needs the package onnxruntime.*set backend to torch"):
+        build_inference(load(), InferenceConfig("onnx"))
 
 
 @pytest.fixture
