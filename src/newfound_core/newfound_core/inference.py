@@ -8,6 +8,7 @@
 `compile` and `onnx` hold a copy of the network made once.
 """
 
+import re
 import tempfile
 import weakref
 from abc import ABC, abstractmethod
@@ -148,6 +149,9 @@ class TorchInference(Inference):
         return torch.autocast(self.loaded.device.type, dtype=torch.float16)
 
 
+_ABOUT_TOOLS = re.compile(r"Cxx|CppCompile|C\+\+|Triton", re.IGNORECASE)
+
+
 class CompiledInference(TorchInference):
     """The network compiled by `torch.compile`, for one image at a time."""
 
@@ -161,10 +165,13 @@ class CompiledInference(TorchInference):
             super().warm_up()
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise ConfigError(
-                f"torch.compile does not work here: {reason}. It needs a C++ compiler (on CUDA "
-                "also Triton) where the model runs; install one, or set backend to torch"
-            ) from error
+            advice = "Set backend to torch"
+            if _ABOUT_TOOLS.search(str(error)):
+                advice = (
+                    "It needs a C++ compiler (on CUDA also Triton) where the model runs; install "
+                    "one, or set backend to torch"
+                )
+            raise ConfigError(f"torch.compile does not work here: {reason}. {advice}") from error
 
 
 class OnnxInference(Inference):

@@ -121,6 +121,26 @@ def test_compile_without_a_compiler_is_refused_in_words(small, tmp_path, monkeyp
         build_inference(small, InferenceConfig("compile"))
 
 
+def test_what_is_not_the_compilers_fault_is_not_blamed_on_it(small, monkeypatch):
+    def compiled(_):
+        raise RuntimeError("a shape does not fit\nand much more")
+
+    monkeypatch.setattr(torch, "compile", lambda _: compiled)
+    said = r"does not work here: a shape does not fit\. Set backend to torch$"
+    with pytest.raises(ConfigError, match=said):
+        build_inference(small, InferenceConfig("compile"))
+
+
+@pytest.mark.slow
+def test_compile_gives_what_models_with_domains_give(load, image, expected):
+    for method, kind in (("wbn", WbnClassifier), ("bsf", BsfClassifier)):
+        torch.manual_seed(4)
+        tiny = kind(build_backbone("cifar_resnet8", width=0.25), 3, 2).eval()
+        loaded = replace(load(method), model=tiny)
+        inference = build_inference(loaded, InferenceConfig("compile"))
+        assert_same(inference([image]), expected(loaded))
+
+
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_onda_serves_through_torch_and_moves_its_statistics(load, image, expected, channels_last):
     loaded = load()

@@ -13,7 +13,7 @@ from sensor_msgs.msg import Image
 from std_srvs.srv import SetBool, Trigger
 
 from newfound_core.models import load_model
-from newfound_core.onda import Onda, OndaConfig
+from newfound_core.onda import Onda, OndaConfig, guards
 from newfound_core.onda.batch import BatchEstimator
 from newfound_msgs.msg import AdaptationStatus, Classification
 from newfound_nodes import perception_node
@@ -66,6 +66,15 @@ def test_an_image_gets_what_the_model_says_of_it(running, picture):
     assert answer.confidence == max(answer.probabilities)
     assert answer.entropy == pytest.approx(-(expected * np.log(expected)).sum(), abs=1e-5)
     assert (answer.model, answer.adaptation_updates) == (loaded.name, 0)
+
+
+def test_the_node_starts_with_the_model_that_is_shipped_and_answers(ros, stream):
+    camera, answers = stream(), ros.collect(Classification, f"{NODE}/classification")
+    node = ros.started(AdaptiveClassifier)
+    camera.connect(node).send(node)
+    answer = eventually(lambda: answers and answers[-1])
+    assert answer.model.startswith("workbench@")
+    assert answer.label in answer.labels
 
 
 @pytest.mark.parametrize("estimator", ["batch", "streaming"])
@@ -237,14 +246,27 @@ def test_without_adaptation_the_status_and_the_services_say_so(ros, running, ask
     assert "nothing adapts" in answer.message
 
 
-def test_the_anchor_returns_to_the_source_and_the_status_says_why(ros, running):
-    node, camera, _ = running(anchor=True, anchor_max_drift=1e-6)
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ({"anchor_max_drift": 1e-6}, "drift"),
+        ({"anchor_max_drift": 1e9, "anchor_entropy_high": 1e-6}, "entropy"),  # never so certain
+    ],
+)
+def test_the_anchor_returns_to_the_source_and_the_status_says_why(
+    ros, running, monkeypatch, limit, reason
+):
+    monkeypatch.setattr(guards, "RECENT_FRAMES", 2)
+    node, camera, _ = running(anchor=True, **limit)
     told = ros.collect(AdaptationStatus, f"{NODE}/adaptation")
     camera.send(node, 2)
     status = eventually(lambda: told and told[-1].updates == 1 and told[-1])
-    assert status.last_reset_reason == status.RESET_DRIFT
+    expected = {"drift": status.RESET_DRIFT, "entropy": status.RESET_ENTROPY}
+    assert status.last_reset_reason == expected[reason]
     assert status.drift_max == 0
-    assert "drift" in status.message
+    assert reason in status.message
+    assert node._adaptation.report().reset_reason == reason
+    assert node._adaptation.onda.status().resets == 1
 
 
 def test_the_debug_image_shows_the_drift(ros, running):
