@@ -149,7 +149,7 @@ class AdaptiveClassifier(ModelNode):
     def process(self, frame: Frame) -> None:
         """One image in, its class out."""
         adaptation = self._adaptation
-        updates = adaptation.onda.status().updates if adaptation else 0
+        updates = adaptation.report().updates if adaptation else 0
         logits = self.inference([frame.rgb])[0]
         probabilities = logits.detach().cpu().double().softmax(-1).numpy()
         message = classification(frame.header, self.loaded.labels, probabilities)

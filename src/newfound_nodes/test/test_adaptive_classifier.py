@@ -207,6 +207,22 @@ def test_a_saved_state_can_be_restored_after_a_reset(ros, running, ask):
     eventually(lambda: told and told[-1].last_reset_reason == AdaptationStatus.RESET_RESTORED)
 
 
+def test_both_messages_count_the_same_updates_after_a_restore(ros, running, ask):
+    node, camera, answers = running()
+    told = ros.collect(AdaptationStatus, f"{NODE}/adaptation")
+    camera.send(node, 2)
+    updated(node, 1)
+    assert ask("save").success
+    camera.send(node, 2)
+    updated(node, 2)
+    assert ask("restore").success
+    camera.send(node)
+    eventually(lambda: len(answers) == 5)
+    restored = AdaptationStatus.RESET_RESTORED
+    status = eventually(lambda: told and told[-1].last_reset_reason == restored and told[-1])
+    assert answers[-1].adaptation_updates == status.updates == 2
+
+
 def test_momentum_and_frames_per_update_take_effect_while_the_stream_runs(ros, running):
     node, camera, _ = running()
     assert ros.set(NODE, momentum=0.25, frames_per_update=3).successful
