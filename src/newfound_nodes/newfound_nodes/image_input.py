@@ -3,6 +3,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +24,40 @@ class Letter:
     received: float  # s, time.monotonic()
 
 
-class ImageInput:
-    """Keeps the newest image of a topic for a worker that is slower than the camera."""
+class Pace:
+    """Takes so many images a second of those that come, spread as evenly as they come."""
 
-    def __init__(self, node: Node, topic: str, transport: str, reliability: str) -> None:
+    SLACK = 0.1  # of the time between two: a camera of just this rate is never quite regular
+
+    def __init__(self) -> None:
+        self._due = 0.0
+
+    def takes(self, now: float, rate: float) -> bool:
+        """Whether to take the image that comes now; with a rate of 0, each."""
+        if rate <= 0:
+            return True
+        period, early = 1 / rate, self._due - now
+        # What is due even later was so at another rate.
+        if self.SLACK * period < early <= (1 + self.SLACK) * period:
+            return False
+        self._due = (self._due if abs(early) < period else now) + period
+        return True
+
+
+class ImageInput:
+    """Keeps the newest image of a topic for a worker that is slower than the camera.
+
+    `max_rate` gives how many images per second are taken at most; 0: all.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        topic: str,
+        transport: str,
+        reliability: str,
+        max_rate: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self.mailbox: Mailbox[Letter] = Mailbox()
         self.counters = StreamCounters()
         self._node = node
@@ -35,6 +66,7 @@ class ImageInput:
         base = node.resolve_topic_name(topic)
         self.topic = f"{base}/compressed" if transport == "compressed" else base
         self._reliability = reliability
+        self._max_rate, self._pace = max_rate, Pace()
         self._receiver: Receiver | None = None
         self._profile: Any = None
         self._lock = threading.Lock()  # who listens is noticed in one thread, life in another
@@ -87,8 +119,9 @@ class ImageInput:
         return "not subscribed" if profile is None else profile.reliability.name.lower()
 
     def _receive(self, message: Image | CompressedImage) -> None:
+        now = time.monotonic()
         self.counters.receive()
-        if self.mailbox.put(Letter(message, time.monotonic())):
+        if not self._pace.takes(now, self._max_rate()) or self.mailbox.put(Letter(message, now)):
             self.counters.drop()
 
 

@@ -42,6 +42,14 @@ class PerceptionNode(ManagedNode):
             "Reliability asked of the camera; auto: what its publisher offers.",
             choices=("auto", "reliable", "best_effort"),
         ),
+        Parameter(
+            "max_rate",
+            0.0,
+            "Images taken per second at most, Hz; 0: all. Others are dropped undecoded.",
+            minimum=0.0,
+            maximum=1000.0,
+            live=True,
+        ),
     )
 
     # Hooks of a subclass, besides those of ManagedNode -------------------------------------
@@ -75,6 +83,7 @@ class PerceptionNode(ManagedNode):
                 self.param("image_topic"),
                 self.param("image_transport"),
                 self.param("image_reliability"),
+                lambda: self.param("max_rate"),
             )
             # Lives until clean-up, not until deactivation: that must not wait for a frame.
             self._worker = threading.Thread(
