@@ -109,6 +109,13 @@ def load_checkpoint(
 
 def _required(directory: Path, name: str) -> Path:
     """The path of a file of the checkpoint, which must be there."""
+    try:
+        return _find(directory, name)
+    except OSError as error:  # a folder that this user may not look into
+        raise CheckpointError(f"{directory} cannot be read: {error.strerror or error}") from error
+
+
+def _find(directory: Path, name: str) -> Path:
     if not directory.is_dir():
         found = "is a file" if directory.is_file() else "does not exist"
         raise CheckpointError(

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from newfound_core.assignment import Affine
-from newfound_core.normalization import DomainBatchNorm
+from newfound_core.normalization import DomainBatchNorm, full_precision
 
 
 class _Table(NamedTuple):
@@ -42,8 +42,12 @@ class DomainMixture:
 
     def of(self, weights: Tensor) -> dict[nn.Module, Affine]:
         """Scale and shift of each layer for the mixture `weights` [k] of the domains."""
+        if not self._layers:  # a model with one domain is plain
+            return {}
         table = self._current()
-        parts = torch.mv(table.rows, weights.to(table.rows.dtype)).split_with_sizes(table.sizes)
+        with full_precision(table.rows.device):
+            mixed = torch.mv(table.rows, weights.to(table.rows.dtype))
+        parts = mixed.split_with_sizes(table.sizes)
         count = len(self._layers)
         affine = map(Affine, parts[:count], parts[count:], table.zeros, table.ones)
         return dict(zip(self._layers, affine, strict=True))

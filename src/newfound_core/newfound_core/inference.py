@@ -8,7 +8,9 @@
 `compile` and `onnx` hold a copy of the network made once.
 """
 
+import re
 import tempfile
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -92,13 +94,36 @@ class Inference(ABC):
         self([np.zeros((48, 64, 3), np.uint8)])
 
 
+class _Threads:
+    """torch knows one number of threads, that of the whole process: the last choice holds."""
+
+    def __init__(self) -> None:
+        self._choosers: weakref.WeakSet[Inference] = weakref.WeakSet()
+        self._chosen = self._before = 0
+
+    def choose(self, inference: Inference, threads: int) -> None:
+        """With 0, what the library had chosen, unless a model in use wants another number."""
+        now = torch.get_num_threads()
+        if threads:
+            if now != self._chosen:  # not our own choice: what to return to
+                self._before = now
+            self._choosers.add(inference)
+            self._chosen = threads
+            torch.set_num_threads(threads)
+        elif now == self._chosen and not self._choosers:
+            torch.set_num_threads(self._before)
+            self._chosen = 0
+
+
+_THREADS = _Threads()
+
+
 class TorchInference(Inference):
     """PyTorch as it is."""
 
     def __init__(self, loaded: LoadedModel, config: InferenceConfig) -> None:
         super().__init__(loaded, config)
-        if config.threads:
-            torch.set_num_threads(config.threads)  # of the whole process; torch knows no other
+        _THREADS.choose(self, config.threads)
         self._layout = torch.channels_last if config.channels_last else torch.contiguous_format
         loaded.model.to(memory_format=self._layout)
         self._forward: Callable[[Tensor], Any] = loaded.model
@@ -124,6 +149,9 @@ class TorchInference(Inference):
         return torch.autocast(self.loaded.device.type, dtype=torch.float16)
 
 
+_ABOUT_TOOLS = re.compile(r"Cxx|CppCompile|C\+\+|Triton", re.IGNORECASE)
+
+
 class CompiledInference(TorchInference):
     """The network compiled by `torch.compile`, for one image at a time."""
 
@@ -137,10 +165,13 @@ class CompiledInference(TorchInference):
             super().warm_up()
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise ConfigError(
-                f"torch.compile does not work here: {reason}. It needs a C++ compiler (on CUDA "
-                "also Triton) where the model runs; install one, or set backend to torch"
-            ) from error
+            advice = "Set backend to torch"
+            if _ABOUT_TOOLS.search(str(error)):
+                advice = (
+                    "It needs a C++ compiler (on CUDA also Triton) where the model runs; install "
+                    "one, or set backend to torch"
+                )
+            raise ConfigError(f"torch.compile does not work here: {reason}. {advice}") from error
 
 
 class OnnxInference(Inference):
@@ -148,8 +179,13 @@ class OnnxInference(Inference):
 
     def __init__(self, loaded: LoadedModel, config: InferenceConfig) -> None:
         super().__init__(loaded, config)
-        import onnxruntime
-
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise ConfigError(
+                "the back end onnx needs the package onnxruntime, which cannot be imported "
+                f"({error}): install it, or set backend to torch"
+            ) from error
         provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}.get(
             loaded.device.type, ""
         )

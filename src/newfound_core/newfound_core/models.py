@@ -80,6 +80,11 @@ def model_of(checkpoint: Checkpoint) -> nn.Module:
 
 def build_model(metadata: Metadata) -> nn.Module:
     """The model that metadata describe, with random weights."""
+    if "weights" in metadata.backbone.options:
+        raise CheckpointError(
+            "the options of its backbone name weights, but a checkpoint holds all of its own: "
+            "nothing else is opened for it"
+        )
     backbone = build_backbone(metadata.backbone.name, **metadata.backbone.options)
     return BUILDERS[metadata.method](backbone, metadata)
 

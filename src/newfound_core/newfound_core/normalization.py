@@ -12,6 +12,7 @@ per image and channel: the cost does not grow with k.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -74,6 +75,13 @@ def _image_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
     mean = flat.mean(2)
     # Not torch.var_mean: on a CPU it takes about ten times as long.
     return mean, (flat - mean[..., None]).square().mean(2)
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[None]:
+    """Lets autocast leave products of statistics alone, which half precision may not hold."""
+    if not torch.is_autocast_enabled(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
 
 
 class DomainBatchNorm(nn.Module):
@@ -145,7 +153,8 @@ class DomainBatchNorm(nn.Module):
 
     def _train(self, x: Tensor, weights: Tensor) -> Tensor:
         """Normalise by the batch's own statistics and let the running ones follow."""
-        batch = weighted_statistics(x, weights, self.total or _of_this_process)
+        with full_precision(x.device):
+            batch = weighted_statistics(x, weights, self.total or _of_this_process)
         present = (batch.mass > ABSENT)[:, None]
         # What an absent domain would have contributed is unknown; its weight is nil anyway.
         mean = torch.where(present, batch.mean, self.running_mean)
@@ -169,12 +178,18 @@ class DomainBatchNorm(nn.Module):
         """Apply the mixture of domains to `x`; differentiable in everything."""
         scale, shift = self.scale_and_shift(weights.to(mean.dtype), mean, variance)
         tail = (...,) + (None,) * (x.dim() - 2)
-        return x * scale[tail].to(x.dtype) + shift[tail].to(x.dtype)
+        return (x * scale[tail] + shift[tail]).to(x.dtype)
 
     def scale_and_shift(
         self, weights: Tensor, mean: Tensor, variance: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The a, b of y = a x + b, per row of `weights` and channel."""
+        with full_precision(mean.device):
+            return self._scale_and_shift(weights, mean, variance)
+
+    def _scale_and_shift(
+        self, weights: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[Tensor, Tensor]:
         inverse = torch.rsqrt(variance + self.eps)
         if self.weight is None or self.bias is None:
             return weights @ inverse, -(weights @ (mean * inverse))

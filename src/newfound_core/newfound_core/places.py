@@ -25,7 +25,8 @@ from newfound_core.domain_branch import (
     check_softening,
 )
 from newfound_core.domain_mixture import DomainMixture
-from newfound_core.errors import ConfigError, DataError
+from newfound_core.errors import BackboneError, ConfigError, DataError
+from newfound_core.normalization import DomainBatchNorm
 
 
 class PlaceOutput(NamedTuple):
@@ -112,6 +113,7 @@ class WbnClassifier(PlaceClassifier):
             new = convert_batchnorm(stage, domains, self.assignment)
             setattr(backbone.stages, name, new)
         backbone.head = convert_batchnorm(backbone.head, domains, self.assignment)
+        _check_converted(backbone, domains)
         self.branch = DomainBranch.of(backbone, domains, self.config.branch_reduction)
         self._mixture = DomainMixture(backbone)
 
@@ -152,6 +154,16 @@ class WbnClassifier(PlaceClassifier):
         else:
             terms["domains"] = self.config.domain_loss_weight * domain_loss(output, domains)
         return terms
+
+
+def _check_converted(backbone: Backbone, domains: int) -> None:
+    """With several domains but no layer that tells them apart, this would be plain BN."""
+    if domains > 1 and not any(isinstance(m, DomainBatchNorm) for m in backbone.modules()):
+        raise BackboneError(
+            f"{backbone.name or 'this network'} has no batch normalisation behind the domain "
+            f"branch, so there is nothing in which {domains} domains could differ: choose a "
+            "network that has (alexnet_bn instead of alexnet), or the method bsf"
+        )
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 
 import io
 import json
+import os
 import pickle
 import signal
 import subprocess
@@ -200,6 +201,19 @@ def test_a_path_that_is_no_directory_is_named(tmp_path):
     (tmp_path / "model.pth").write_bytes(b"\x80\x02.")
     with pytest.raises(CheckpointError, match=r"model.pth is a file.*never opened"):
         load_checkpoint(tmp_path / "model.pth")
+
+
+def test_a_folder_that_may_not_be_read_is_named(directory):
+    user = os.geteuid()
+    directory.chmod(0)
+    try:
+        if user == 0:
+            os.seteuid(65534)  # nobody: a superuser may read everything
+        with pytest.raises(CheckpointError, match="cannot be read: Permission denied"):
+            load_checkpoint(directory)
+    finally:
+        os.seteuid(user)
+        directory.chmod(0o755)
 
 
 def test_a_checkpoint_of_another_method_is_refused(directory):

@@ -71,6 +71,18 @@ def test_layers_in_training_and_in_another_precision_ignore_it(network):
     assert network.assignment.mixed == {}
 
 
+@torch.no_grad()
+def test_autocast_does_not_mix_in_half_precision(network):
+    network.layers[0].running_var.fill_(1e-7)
+    expected = network.mixture.of(WEIGHTS[0])
+    network.mixture._table = None
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = network.mixture.of(WEIGHTS[0])
+    for layer, affine in expected.items():
+        for a, b in zip(found[layer], affine, strict=True):
+            assert torch.equal(a, b)
+
+
 @pytest.mark.parametrize("change", ["in place", "replaced", "loaded", "gamma", "trained"])
 @torch.no_grad()
 def test_every_change_of_statistics_and_parameters_is_noticed(network, change):

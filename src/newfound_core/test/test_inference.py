@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every back end computes the same; what cannot work is refused before the first image."""
 
+import sys
 import threading
 from dataclasses import replace
 
@@ -85,6 +86,12 @@ def test_onnx_gives_what_the_model_gives(load, image, expected, method):
     assert_same(inference([image]), expected(load(method)))
 
 
+def test_onnx_without_its_package_is_refused_in_words(load, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)  # as if it were not installed
+    with pytest.raises(ConfigError, match=r"needs the package onnxruntime.*set backend to torch"):
+        build_inference(load(), InferenceConfig("onnx"))
+
+
 @pytest.fixture
 def small(load):
     """A loaded model of three layers: the C++ compiler takes seconds for each kernel."""
@@ -114,6 +121,26 @@ def test_compile_without_a_compiler_is_refused_in_words(small, tmp_path, monkeyp
         build_inference(small, InferenceConfig("compile"))
 
 
+def test_what_is_not_the_compilers_fault_is_not_blamed_on_it(small, monkeypatch):
+    def compiled(_):
+        raise RuntimeError("a shape does not fit\nand much more")
+
+    monkeypatch.setattr(torch, "compile", lambda _: compiled)
+    said = r"does not work here: a shape does not fit\. Set backend to torch$"
+    with pytest.raises(ConfigError, match=said):
+        build_inference(small, InferenceConfig("compile"))
+
+
+@pytest.mark.slow
+def test_compile_gives_what_models_with_domains_give(load, image, expected):
+    for method, kind in (("wbn", WbnClassifier), ("bsf", BsfClassifier)):
+        torch.manual_seed(4)
+        tiny = kind(build_backbone("cifar_resnet8", width=0.25), 3, 2).eval()
+        loaded = replace(load(method), model=tiny)
+        inference = build_inference(loaded, InferenceConfig("compile"))
+        assert_same(inference([image]), expected(loaded))
+
+
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_onda_serves_through_torch_and_moves_its_statistics(load, image, expected, channels_last):
     loaded = load()
@@ -136,6 +163,20 @@ def test_the_number_of_threads_holds_in_a_thread_that_begins_later(load):
         thread.start()
         thread.join()
         assert seen == [3]
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_without_a_choice_the_number_of_threads_is_the_librarys_again(load):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(4)
+        chosen = build_inference(load(), InferenceConfig(threads=3))
+        build_inference(load(), InferenceConfig())
+        assert torch.get_num_threads() == 3, "the first one is still in use"
+        del chosen
+        build_inference(load(), InferenceConfig())
+        assert torch.get_num_threads() == 4
     finally:
         torch.set_num_threads(before)
 

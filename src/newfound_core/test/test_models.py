@@ -123,6 +123,8 @@ def edited(path, **changes):
         ("source", {"backbone": {"name": "cifar_resnet32", "options": {"width": 0.5}}}, "missing"),
         ("source", {"backbone": {"name": "resnet19", "options": {}}}, "no backbone is called"),
         ("source", {"backbone": {"name": "cifar_resnet20", "options": {"w": 1}}}, "cannot be"),
+        ("source", {"backbone": {"name": "resnet18", "options": {"weights": "a"}}}, "is opened"),
+        ("source", {"backbone": {"name": "resnet18", "options": {"pretrained": 1}}}, "their own"),
         ("source", {"options": {"colour": 1}}, "no model can be built"),
         ("source", {"options": {"output_norm": False}}, r"unexpected norm\."),
         ("source", {"method": "bn", "options": {}}, r"unexpected norm\."),

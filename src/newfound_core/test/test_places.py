@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from newfound_core.backbones import Backbone, build_backbone
-from newfound_core.errors import ConfigError, DataError
+from newfound_core.errors import BackboneError, ConfigError, DataError
 from newfound_core.normalization import DomainBatchNorm
 from newfound_core.places import (
     BnClassifier,
@@ -86,6 +86,20 @@ def test_normalisation_is_plain_before_the_branch_and_per_domain_behind():
     behind = [m for m in model.modules() if isinstance(m, DomainBatchNorm)]
     assert [m.domains for m in behind] == [3, 3]
     assert all(m.assignment is model.assignment for m in behind)
+
+
+def test_one_domain_serves_one_image_as_any_number_of_them():
+    model = WbnClassifier(small_backbone(), 4, 1).eval()
+    images = batch()[0]
+    each = torch.cat([model.categorize(image[None]).probabilities for image in images])
+    torch.testing.assert_close(each, model.categorize(images).probabilities)
+
+
+def test_a_network_without_normalisation_behind_the_branch_is_refused():
+    with pytest.raises(BackboneError, match="alexnet has no batch normalisation behind"):
+        WbnClassifier(build_backbone("alexnet"), 4, 2)
+    model = WbnClassifier(build_backbone("alexnet"), 4, 1).eval()  # plain, as asked for
+    assert model.categorize(torch.randn(1, 3, 64, 64)).domain_weights.tolist() == [[1.0]]
 
 
 def test_training_with_labelled_domains_keeps_their_statistics_apart():

@@ -27,6 +27,8 @@ class AdaptationReport:
     frames: int = 0
     skipped: int = 0  # of these, not used: near-duplicates or not finite
     updates: int = 0
+    updates_failed: int = 0
+    failing: bool = False  # whether the last attempt at an update failed
     last_update: float | None = None  # time of the node's clock, s
     entropy: float = float("nan")  # mean over the images of the last update, nats
     reset_reason: str = ""  # "", or one of the names above
@@ -90,11 +92,15 @@ class Adaptation:
     # The other side --------------------------------------------------------------------------
 
     def _update(self, update: PendingUpdate, entropies: list[float]) -> None:
+        failed = True
         try:
             applied = self.onda.apply(update.estimate())
+            failed = False
         finally:
             with self._lock:
                 self._estimating = False
+                lost = self._report.updates_failed + failed
+                self._report = replace(self._report, updates_failed=lost, failing=failed)
         if not applied:
             return
         mean = sum(entropies) / len(entropies) if entropies else float("nan")

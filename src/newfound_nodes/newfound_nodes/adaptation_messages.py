@@ -17,9 +17,9 @@ REASONS = {
 }
 
 
-def status_message(adaptation: Adaptation | None, header: Any, text: str) -> AdaptationStatus:
+def status_message(adaptation: Adaptation | None, header: Any) -> AdaptationStatus:
     """What is so now; without adaptation, that it is off."""
-    message = AdaptationStatus(message=text, entropy=float("nan"))
+    message = AdaptationStatus(message=_text(adaptation), entropy=float("nan"))
     if header is not None:
         message.header = header
     if adaptation is None:
@@ -41,3 +41,16 @@ def status_message(adaptation: Adaptation | None, header: Any, text: str) -> Ada
         if seconds is not None:
             setattr(message, field, Time(nanoseconds=round(seconds * 1e9)).to_msg())
     return message
+
+
+def _text(adaptation: Adaptation | None) -> str:
+    """For a person."""
+    if adaptation is None:
+        return "adaptation is off: the parameter adapt is false"
+    status, report = adaptation.onda.status(), adaptation.report()
+    if status.frozen:
+        return "frozen by the parameter freeze or the service of that name"
+    if report.failing:
+        return f"the last update failed, {report.updates_failed} in all; see the log of the node"
+    lost = status.last_reset
+    return f"the anchor restored the source: {lost}" if lost else ""

@@ -11,6 +11,7 @@ read or written, whatever a service call says.
 import os
 from pathlib import Path
 
+from newfound_core.atomic_file import LEFT_OVER
 from newfound_core.errors import CheckpointError
 from newfound_core.onda import Onda
 
@@ -43,9 +44,10 @@ class AdaptationStore:
         """Raise a StateError unless a file can be written, and sweep up after a crash."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for left_over in self.folder.glob(f"{self._key}*.new*"):
-                left_over.unlink()
-            probe = self.folder / f"{self._key}.probe.new"
+            for left_over in self.folder.glob(LEFT_OVER):
+                if self._key in left_over.name:
+                    left_over.unlink()
+            probe = self.folder / f".{self._key}.part"
             probe.write_bytes(b"")
             probe.unlink()
         except OSError as error:
@@ -57,13 +59,8 @@ class AdaptationStore:
     def save(self, onda: Onda, kind: str) -> Path:
         """Write the state, or raise a StateError; the file is whole at every moment."""
         path = self.path(kind)
-        aside = path.with_name(f"{path.stem}.new{SUFFIX}")
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            onda.save(aside)
-            with aside.open("rb") as file:
-                os.fsync(file.fileno())  # else a power cut may leave the new name and no content
-            aside.replace(path)
+            onda.save(path)
         except OSError as error:
             raise StateError(f"{path} could not be written: {error.strerror or error}") from error
         return path

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import State
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 
@@ -14,14 +15,14 @@ from newfound_core.inference import ADAPTABLE, TorchInference
 from newfound_core.onda import Onda, OndaConfig
 from newfound_msgs.msg import AdaptationStatus, Classification
 from newfound_nodes import adaptation_parameters, perception_node
-from newfound_nodes.adaptation import Adaptation
+from newfound_nodes.adaptation import Adaptation, AdaptationReport
 from newfound_nodes.adaptation_messages import status_message
 from newfound_nodes.adaptation_persistence import Persistence
 from newfound_nodes.adaptation_services import AdaptationServices
 from newfound_nodes.adaptation_store import AdaptationStore, StateError
 from newfound_nodes.debug_images import Chart
 from newfound_nodes.images import Frame
-from newfound_nodes.managed_node import LoadError
+from newfound_nodes.managed_node import LoadError, Status
 from newfound_nodes.model_node import DEBUG_OUTPUT, ModelNode, one_line
 from newfound_nodes.parameters import Parameter
 from newfound_nodes.runtime import run
@@ -87,6 +88,7 @@ class AdaptiveClassifier(ModelNode):
         try:
             self._adapt()
         except (NewfoundError, StateError) as error:
+            super().unload()
             raise LoadError(one_line(error)) from error
 
     def _adapt(self) -> None:
@@ -98,9 +100,7 @@ class AdaptiveClassifier(ModelNode):
         if self.param("persist_adaptation"):
             keeping = Persistence(store, self.get_logger())
         onda = Onda(self.loaded.model, self._config({}), inline=False)
-        adaptation = Adaptation(
-            onda, store, self._now, lambda: self.log_traceback("adaptation failed; frames go on")
-        )
+        adaptation = Adaptation(onda, store, self._now, self._adaptation_failed)
         adaptation.set_frozen(self.param("freeze"))
         if keeping is not None:
             keeping.follow(adaptation)
@@ -110,6 +110,10 @@ class AdaptiveClassifier(ModelNode):
         self._adaptation, self._keeping = adaptation, keeping
         assert isinstance(self.inference, TorchInference), "what is adaptable can serve"
         self.inference.serve(adaptation)
+
+    def _adaptation_failed(self) -> None:
+        if self.due("adaptation"):
+            self.log_traceback("adaptation failed; frames go on")
 
     def deactivated(self) -> None:
         """No further frames; what was adapted to is saved in the background."""
@@ -145,7 +149,7 @@ class AdaptiveClassifier(ModelNode):
     def process(self, frame: Frame) -> None:
         """One image in, its class out."""
         adaptation = self._adaptation
-        updates = adaptation.onda.status().updates if adaptation else 0
+        updates = adaptation.report().updates if adaptation else 0
         logits = self.inference([frame.rgb])[0]
         probabilities = logits.detach().cpu().double().softmax(-1).numpy()
         message = classification(frame.header, self.loaded.labels, probabilities)
@@ -199,16 +203,16 @@ class AdaptiveClassifier(ModelNode):
     def _tell(self) -> None:
         """Publish the state of adaptation, if somebody listens."""
         if self.state() == State.PRIMARY_STATE_ACTIVE and self.wanted("adaptation"):
-            text = self._status_text()
-            self.publish("adaptation", status_message(self._adaptation, self._header, text))
+            self.publish("adaptation", status_message(self._adaptation, self._header))
 
-    def _status_text(self) -> str:
-        if self._adaptation is None:
-            return "adaptation is off: the parameter adapt is false"
-        if self.param("freeze"):
-            return "frozen by the parameter freeze or the service of that name"
-        lost = self._adaptation.onda.status().last_reset
-        return f"the anchor restored the source: {lost}" if lost else ""
+    def health(self) -> Status:
+        """How the stream does, and whether it is followed."""
+        level, text, values = super().health()
+        report = self._adaptation.report() if self._adaptation else AdaptationReport()
+        if report.failing:
+            level = max(level, DiagnosticStatus.WARN)
+            text += f"; adaptation fails ({report.updates_failed} updates), see the log"
+        return level, text, values
 
     def diagnose(self) -> Mapping[str, object]:
         """The model, and how far it has moved."""
@@ -221,6 +225,7 @@ class AdaptiveClassifier(ModelNode):
             "adaptation": "frozen" if self.param("freeze") else "adapting",
             "estimator": adaptation.onda.config.estimator,
             "updates": report.updates,
+            "updates_failed": report.updates_failed,
             "frames_skipped": report.skipped,
             "drift_mean": round(drift.mean, 4),
             "drift_max": round(drift.maximum, 4),

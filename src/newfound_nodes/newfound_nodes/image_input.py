@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The image topic of a node: subscribed only while needed, with the QoS its publisher offers."""
 
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +24,40 @@ class Letter:
     received: float  # s, time.monotonic()
 
 
-class ImageInput:
-    """Keeps the newest image of a topic for a worker that is slower than the camera."""
+class Pace:
+    """Takes so many images a second of those that come, spread as evenly as they come."""
 
-    def __init__(self, node: Node, topic: str, transport: str, reliability: str) -> None:
+    SLACK = 0.1  # of the time between two: a camera of just this rate is never quite regular
+
+    def __init__(self) -> None:
+        self._due = 0.0
+
+    def takes(self, now: float, rate: float) -> bool:
+        """Whether to take the image that comes now; with a rate of 0, each."""
+        if rate <= 0:
+            return True
+        period, early = 1 / rate, self._due - now
+        # What is due even later was so at another rate.
+        if self.SLACK * period < early <= (1 + self.SLACK) * period:
+            return False
+        self._due = (self._due if abs(early) < period else now) + period
+        return True
+
+
+class ImageInput:
+    """Keeps the newest image of a topic for a worker that is slower than the camera.
+
+    `max_rate` gives how many images per second are taken at most; 0: all.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        topic: str,
+        transport: str,
+        reliability: str,
+        max_rate: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self.mailbox: Mailbox[Letter] = Mailbox()
         self.counters = StreamCounters()
         self._node = node
@@ -34,46 +66,62 @@ class ImageInput:
         base = node.resolve_topic_name(topic)
         self.topic = f"{base}/compressed" if transport == "compressed" else base
         self._reliability = reliability
+        self._max_rate, self._pace = max_rate, Pace()
         self._receiver: Receiver | None = None
         self._profile: Any = None
+        self._lock = threading.Lock()  # who listens is noticed in one thread, life in another
+        self._open = True
 
     @property
     def subscribed(self) -> bool:
         """Whether frames are asked for at present."""
         return self._receiver is not None
 
+    def open(self) -> None:
+        """Let `refresh` subscribe again after a `close`."""
+        with self._lock:
+            self._open = True
+
     def refresh(self, wanted: bool) -> None:
         """Subscribe, unsubscribe, or subscribe anew because publishers offer something else."""
-        profile = None
-        if wanted:
-            publishers = self._node.get_publishers_info_by_topic(self.topic)
-            if not publishers and self.subscribed:
-                return  # the camera is away: keep listening as it was
-            profile = qos.matching(publishers, self._reliability)
-        if profile == self._profile:
-            return
-        self.close()
-        if profile is not None:
-            self._receiver = Receiver(self._node, self._type, self.topic, self._receive, profile)
-            self._profile = profile
+        with self._lock:
+            if not self._open:
+                return
+            profile = None
+            if wanted:
+                publishers = self._node.get_publishers_info_by_topic(self.topic)
+                if not publishers and self.subscribed:
+                    return  # the camera is away: keep listening as it was
+                profile = qos.matching(publishers, self._reliability)
+            if profile != self._profile:
+                self._subscribe(profile)
 
-    def close(self) -> None:
-        """Unsubscribe and forget the frame that waits."""
+    def _subscribe(self, profile: Any) -> None:
+        """Let go of the subscription that is, and make one with this profile, unless None."""
         if self._receiver is not None:
             self._receiver.close()
         self._receiver = self._profile = None
         if self.mailbox.clear():
             self.counters.drop()
+        if profile is not None:
+            self._receiver = Receiver(self._node, self._type, self.topic, self._receive, profile)
+            self._profile = profile
+
+    def close(self) -> None:
+        """Unsubscribe and forget the frame that waits; nothing comes in until `open`."""
+        with self._lock:
+            self._open = False
+            self._subscribe(None)
 
     def reliability(self) -> str:
         """What the present subscription asks for, for diagnostics."""
-        return (
-            "not subscribed" if self._profile is None else self._profile.reliability.name.lower()
-        )
+        profile = self._profile
+        return "not subscribed" if profile is None else profile.reliability.name.lower()
 
     def _receive(self, message: Image | CompressedImage) -> None:
+        now = time.monotonic()
         self.counters.receive()
-        if self.mailbox.put(Letter(message, time.monotonic())):
+        if not self._pace.takes(now, self._max_rate()) or self.mailbox.put(Letter(message, now)):
             self.counters.drop()
 
 

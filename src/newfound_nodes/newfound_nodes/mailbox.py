@@ -54,7 +54,7 @@ class StreamCounters:
 
     received: int = 0  # arrived over DDS while the node was active
     processed: int = 0  # went through the model
-    dropped: int = 0  # replaced by a newer one, or left over at deactivation
+    dropped: int = 0  # above max_rate, replaced by a newer one, or left over at deactivation
     failed: int = 0  # not decodable, or the model raised
     consecutive_failures: int = 0
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=256))  # s, in to out

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base of every node of ours: lifecycle, parameters, outputs, diagnostics, once for all."""
 
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -79,7 +80,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         return None
 
     def parameters_changed(self, names: set[str]) -> None:
-        """Live parameters have new values, which should count from now on."""
+        """Live parameters may have new values, which should count from now on."""
 
     def listeners_changed(self) -> None:
         """Somebody has begun or ceased to listen to an output; also called once a second."""
@@ -120,6 +121,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         LifecycleNodeMixin.__init__(self, callback_group=self._lifecycle_group)
         self._answer_impossible_transitions()
         self._loaded = False
+        self._looking = threading.Lock()  # held while `diagnose` looks at what `load` made
         self._outputs: dict[str, Any] = {}
         self._declared: dict[str, Parameter] = {}
         self._refused_at_start: dict[str, str] = {}
@@ -135,8 +137,13 @@ class ManagedNode(LifecycleNodeMixin, Node):
         if self._loaded:
             self.guarded(self.deactivated)
             if self.guarded(self.released):
-                self.guarded(self.unload)
+                self._unload()
         self._loaded = False
+
+    def _unload(self) -> None:
+        self._loaded = False
+        with self._looking:
+            self.guarded(self.unload)
 
     # Parameters --------------------------------------------------------------------------
 
@@ -159,7 +166,8 @@ class ManagedNode(LifecycleNodeMixin, Node):
         self.add_post_set_parameters_callback(self._apply_changes)
 
     def _check_changes(self, changes: list[RosParameter]) -> SetParametersResult:
-        found = problems(self._declared, changes, configured=self._loaded)
+        loading = self.state() == State.TRANSITION_STATE_CONFIGURING
+        found = problems(self._declared, changes, configured=self._loaded or loading)
         if not found:
             try:
                 complaint = self.check_parameters({c.name: c.value for c in changes})
@@ -194,7 +202,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         started = time.monotonic()
         try:
             self._make_outputs()
-            in_passing(self.load)
+            in_passing(self._load)
         except LoadError as error:
             self.get_logger().error(f"not configured: {error}")
             self._destroy_outputs()
@@ -203,9 +211,14 @@ class ManagedNode(LifecycleNodeMixin, Node):
             self.log_traceback("not configured: load failed")
             self._destroy_outputs()
             return FAILURE
-        self._loaded = True
         self.get_logger().info(f"configured in {time.monotonic() - started:.1f} s")
         return super().on_configure(state)
+
+    def _load(self) -> None:
+        self.load()
+        self._loaded = True
+        # `load` may have read a live parameter before it was changed.
+        self.guarded(self.parameters_changed, {p.name for p in self._declared.values() if p.live})
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Open the outputs and begin; on failure the node stays inactive."""
@@ -214,6 +227,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
             self.activated()
         except Exception:
             self.log_traceback("not activated")
+            self.guarded(self.deactivated)
             super().on_deactivate(state)
             return FAILURE
         return result
@@ -228,8 +242,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         """Let go of the model; fails, and can be tried again, while a thread does not end."""
         if not self.guarded(self.released):
             return FAILURE
-        self.guarded(self.unload)
-        self._loaded = False
+        self._unload()
         self._destroy_outputs()
         return SUCCESS
 
@@ -293,10 +306,14 @@ class ManagedNode(LifecycleNodeMixin, Node):
             unwell = (DiagnosticStatus.ERROR, "health failed; see the log", {})
             level, text, values = self.guarded(self.health) or unwell
         if self._loaded:
-            values = {**values, **(self.guarded(self.diagnose) or {})}
+            values = {**values, **self._diagnosis()}
         now, name = self.get_clock().now().to_msg(), self.get_fully_qualified_name()
         message = status_message(now, name, level, text, {"state": label, **values})
         self._diagnostics.publish(message)
+
+    def _diagnosis(self) -> Mapping[str, object]:
+        with self._looking:
+            return (self.guarded(self.diagnose) or {}) if self._loaded else {}
 
     def guarded(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a hook; if it raises, log the traceback and return None."""

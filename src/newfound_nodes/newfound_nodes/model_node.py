@@ -102,7 +102,7 @@ def find_checkpoint(name: str) -> Path:
     if not name:
         raise CheckpointError("no checkpoint is given: set the parameter checkpoint to its folder")
     path = Path(name).expanduser()
-    if path.exists() or "/" in name:
+    if "/" in name or path.exists():
         return path
     try:
         models = Path(get_package_share_directory("newfound_bringup")) / "models"

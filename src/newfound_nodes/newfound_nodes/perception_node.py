@@ -42,6 +42,14 @@ class PerceptionNode(ManagedNode):
             "Reliability asked of the camera; auto: what its publisher offers.",
             choices=("auto", "reliable", "best_effort"),
         ),
+        Parameter(
+            "max_rate",
+            0.0,
+            "Images taken per second at most, Hz; 0: all. Others are dropped undecoded.",
+            minimum=0.0,
+            maximum=1000.0,
+            live=True,
+        ),
     )
 
     # Hooks of a subclass, besides those of ManagedNode -------------------------------------
@@ -75,6 +83,7 @@ class PerceptionNode(ManagedNode):
                 self.param("image_topic"),
                 self.param("image_transport"),
                 self.param("image_reliability"),
+                lambda: self.param("max_rate"),
             )
             # Lives until clean-up, not until deactivation: that must not wait for a frame.
             self._worker = threading.Thread(
@@ -82,6 +91,7 @@ class PerceptionNode(ManagedNode):
             )
             self._worker.daemon = True
             self._worker.start()
+        self._input.open()
         self.listeners_changed()
 
     def deactivated(self) -> None:
@@ -93,6 +103,7 @@ class PerceptionNode(ManagedNode):
         """End the worker, which may have to finish its frame first."""
         if self._worker is None:
             return True
+        self._input.close()
         self._input.mailbox.close()
         self._worker.join(WORKER_PATIENCE)
         if self._worker.is_alive():
@@ -103,8 +114,9 @@ class PerceptionNode(ManagedNode):
 
     def listeners_changed(self) -> None:
         """Ask for frames if, and as, they are needed now."""
-        if self._input is not None:  # None while the node is going down
-            self._input.refresh(self.frames_wanted() or self.needs_every_frame())
+        source = self._input
+        if source is not None:  # None while the node is going down
+            source.refresh(self.frames_wanted() or self.needs_every_frame())
 
     def health(self) -> Status:
         """How the stream of frames does."""
@@ -120,13 +132,13 @@ class PerceptionNode(ManagedNode):
                 self.process(open_letter(letter))
             except ImageError as error:
                 source.counters.fail()
-                if self._due("decode"):
+                if self.due("decode"):
                     self.get_logger().warning(f"frame skipped: {error}")
             except Exception:
                 if not self.context.ok():
                     return  # the process is going down: publishing is over
                 source.counters.fail()
-                if self._due("process"):
+                if self.due("process"):
                     self.log_traceback("process failed; frame skipped")
             else:
                 latency = time.monotonic() - letter.received
@@ -137,8 +149,8 @@ class PerceptionNode(ManagedNode):
         age = self.get_clock().now().nanoseconds * 1e-9 - (stamp.sec + stamp.nanosec * 1e-9)
         return age if abs(age) < MAX_AGE else None
 
-    def _due(self, kind: str) -> bool:
-        """Whether it is time to report this kind of trouble with frames again."""
+    def due(self, kind: str) -> bool:
+        """Whether it is time to report this kind of trouble again."""
         now = time.monotonic()
         if now - self._last_report.get(kind, -REPORT_EVERY) < REPORT_EVERY:
             return False

@@ -95,8 +95,10 @@ def test_an_estimate_that_fails_is_reported_and_the_next_one_counts(make, monkey
     eventually(lambda: make.errors == ["failed"])
     monkeypatch.setattr(BatchEstimator, "estimate", estimate)
     eventually(lambda: not adaptation._estimating)
+    assert (adaptation.report().updates_failed, adaptation.report().failing) == (1, True)
     look(adaptation, 0.1, 0.1)
-    updated(adaptation, 1)
+    report = updated(adaptation, 1)
+    assert (report.updates_failed, report.failing) == (1, False)
 
 
 def test_closing_finishes_what_was_asked_for_before(make):

@@ -9,6 +9,7 @@ import pytest
 from safetensors.torch import load_file
 from sensor_msgs.msg import Image
 
+from newfound_msgs.msg import Classification
 from newfound_nodes.adaptive_classifier import AdaptiveClassifier
 from tests.harness import eventually
 
@@ -133,6 +134,32 @@ def test_a_killed_process_leaves_a_whole_state_that_the_next_one_goes_on_from(
     assert node._adaptation.onda.drift().maximum > 0
     left_over = {p.name for p in file.parent.iterdir()} - {file.name}
     assert left_over == set()
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_that_is_told_to_end_saves_its_state_first(
+    ros, checkpoint, picture, parameters, tmp_path, ending
+):
+    chosen = parameters | {"persist_period": 86400.0, "checkpoint": str(checkpoint())}
+    options = [part for k, v in chosen.items() for part in ("-p", f"{k}:={json.dumps(v)}")]
+    process = ros.process("-m", "newfound_nodes.adaptive_classifier", "--ros-args", *options)
+    answers = ros.collect(Classification, f"{NODE}/classification")
+    ros.becomes_active(NODE)
+    camera, numbers = ros.publisher(Image, "/image"), itertools.count()
+
+    def adapted():
+        camera.publish(picture(next(numbers)))
+        return answers and answers[-1].adaptation_updates > 0
+
+    eventually(adapted, "an update")
+    assert states(tmp_path) == []
+    process.send_signal(ending)
+    text, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, text
+    assert "Traceback" not in text
+    node = ros.started(AdaptiveClassifier, **parameters, checkpoint=chosen["checkpoint"])
+    assert node._adaptation.report().reset_reason == "restored"
+    assert node._adaptation.onda.drift().maximum > 0
 
 
 def test_without_being_asked_nothing_is_written(run, ros, checkpoint, tmp_path):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
+import resource
 
 import pytest
 import torch
@@ -59,6 +60,30 @@ def test_a_folder_that_cannot_be_is_told_with_the_way_out(tmp_path, onda):
         store.check_writable()
     with pytest.raises(StateError, match="could not be written"):
         store.save(onda, "saved")
+
+
+def test_a_full_disk_is_told_and_leaves_the_old_state(store, onda):
+    path = store.save(onda, "latest")
+    content = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))  # the kernel's own refusal
+    try:
+        onda.reset()
+        with pytest.raises(StateError, match="could not be written: File too large"):
+            store.save(onda, "latest")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == content
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_what_a_killed_process_left_is_swept_up_and_that_of_others_is_not(store):
+    store.folder.mkdir(parents=True)
+    for key in ("ab" * 8, "cd" * 8):
+        (store.folder / f".{key}.latest.safetensors.part7").write_bytes(b"half")
+    store.check_writable()
+    left = [file.name for file in store.folder.iterdir()]
+    assert left == [f".{'cd' * 8}.latest.safetensors.part7"]
 
 
 def test_a_crash_before_the_new_state_has_its_name_leaves_the_old_one(store, onda, monkeypatch):

@@ -8,13 +8,15 @@ import threading
 import numpy as np
 import pytest
 import torch
+from diagnostic_msgs.msg import DiagnosticStatus
 from sensor_msgs.msg import Image
 from std_srvs.srv import SetBool, Trigger
 
 from newfound_core.models import load_model
-from newfound_core.onda import Onda, OndaConfig
+from newfound_core.onda import Onda, OndaConfig, guards
 from newfound_core.onda.batch import BatchEstimator
 from newfound_msgs.msg import AdaptationStatus, Classification
+from newfound_nodes import perception_node
 from newfound_nodes.adaptive_classifier import AdaptiveClassifier
 from newfound_nodes.images import to_rgb
 from tests.harness import UNCONFIGURED, eventually, values
@@ -66,6 +68,15 @@ def test_an_image_gets_what_the_model_says_of_it(running, picture):
     assert (answer.model, answer.adaptation_updates) == (loaded.name, 0)
 
 
+def test_the_node_starts_with_the_model_that_is_shipped_and_answers(ros, stream):
+    camera, answers = stream(), ros.collect(Classification, f"{NODE}/classification")
+    node = ros.started(AdaptiveClassifier)
+    camera.connect(node).send(node)
+    answer = eventually(lambda: answers and answers[-1])
+    assert answer.model.startswith("workbench@")
+    assert answer.label in answer.labels
+
+
 @pytest.mark.parametrize("estimator", ["batch", "streaming"])
 def test_predictions_follow_the_stream_as_onda_itself_would(running, picture, estimator):
     node, camera, answers = running(estimator=estimator)
@@ -103,6 +114,27 @@ def test_the_second_pass_of_batch_never_delays_a_frame(running, monkeypatch):
     camera.send(node)
     updated(node, 2)  # by the newest of the frames that came meanwhile
     assert answers[21].adaptation_updates == 0
+
+
+def test_updates_that_keep_failing_are_told_and_do_not_flood_the_log(ros, running, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("out of memory")
+
+    told = ros.collect(AdaptationStatus, f"{NODE}/adaptation")
+    status = ros.diagnostics(NODE)
+    monkeypatch.setattr(perception_node, "REPORT_EVERY", 3600.0)
+    monkeypatch.setattr(BatchEstimator, "estimate", fail)
+    node, camera, _ = running()
+    eventually(lambda: told and status())
+    for count in range(1, 4):
+        camera.send(node, 2)
+        eventually(lambda c=count: node._adaptation.report().updates_failed == c)
+    unwell = eventually(lambda: "adaptation fails (3 updates)" in status().message and status())
+    assert unwell.level == DiagnosticStatus.WARN
+    assert values(unwell)["updates_failed"] == "3"
+    eventually(lambda: "the last update failed, 3 in all" in told[-1].message)
+    [line] = ros.complaints(NODE)
+    assert "out of memory" in line
 
 
 def test_adaptation_goes_on_while_nobody_listens_and_freezing_ends_that(ros, checkpoint, stream):
@@ -175,6 +207,22 @@ def test_a_saved_state_can_be_restored_after_a_reset(ros, running, ask):
     eventually(lambda: told and told[-1].last_reset_reason == AdaptationStatus.RESET_RESTORED)
 
 
+def test_both_messages_count_the_same_updates_after_a_restore(ros, running, ask):
+    node, camera, answers = running()
+    told = ros.collect(AdaptationStatus, f"{NODE}/adaptation")
+    camera.send(node, 2)
+    updated(node, 1)
+    assert ask("save").success
+    camera.send(node, 2)
+    updated(node, 2)
+    assert ask("restore").success
+    camera.send(node)
+    eventually(lambda: len(answers) == 5)
+    restored = AdaptationStatus.RESET_RESTORED
+    status = eventually(lambda: told and told[-1].last_reset_reason == restored and told[-1])
+    assert answers[-1].adaptation_updates == status.updates == 2
+
+
 def test_momentum_and_frames_per_update_take_effect_while_the_stream_runs(ros, running):
     node, camera, _ = running()
     assert ros.set(NODE, momentum=0.25, frames_per_update=3).successful
@@ -214,14 +262,27 @@ def test_without_adaptation_the_status_and_the_services_say_so(ros, running, ask
     assert "nothing adapts" in answer.message
 
 
-def test_the_anchor_returns_to_the_source_and_the_status_says_why(ros, running):
-    node, camera, _ = running(anchor=True, anchor_max_drift=1e-6)
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ({"anchor_max_drift": 1e-6}, "drift"),
+        ({"anchor_max_drift": 1e9, "anchor_entropy_high": 1e-6}, "entropy"),  # never so certain
+    ],
+)
+def test_the_anchor_returns_to_the_source_and_the_status_says_why(
+    ros, running, monkeypatch, limit, reason
+):
+    monkeypatch.setattr(guards, "RECENT_FRAMES", 2)
+    node, camera, _ = running(anchor=True, **limit)
     told = ros.collect(AdaptationStatus, f"{NODE}/adaptation")
     camera.send(node, 2)
     status = eventually(lambda: told and told[-1].updates == 1 and told[-1])
-    assert status.last_reset_reason == status.RESET_DRIFT
+    expected = {"drift": status.RESET_DRIFT, "entropy": status.RESET_ENTROPY}
+    assert status.last_reset_reason == expected[reason]
     assert status.drift_max == 0
-    assert "drift" in status.message
+    assert reason in status.message
+    assert node._adaptation.report().reset_reason == reason
+    assert node._adaptation.onda.status().resets == 1
 
 
 def test_the_debug_image_shows_the_drift(ros, running):

@@ -7,7 +7,8 @@ from typing import ClassVar
 from std_msgs.msg import Header
 
 from newfound_nodes import LoadError, ManagedNode, Parameter
-from tests.harness import UNCONFIGURED, eventually
+from tests.harness import ACTIVE, INACTIVE, UNCONFIGURED, eventually
+from tests.nodes import Echo
 
 
 class Driver(ManagedNode):
@@ -49,6 +50,79 @@ def test_a_load_error_is_one_line_in_the_log(ros, capfd):
     assert "Traceback" not in told
     assert ros.set("/driver", fail=False).successful
     assert ros.change("/driver", "configure")
+
+
+class Reader(ManagedNode):
+    """Reads its parameters at once and takes its time with the rest."""
+
+    NAME = "reader"
+    PARAMETERS: ClassVar = (
+        Parameter("book", "", "What to read."),
+        Parameter("speed", 1.0, "How fast.", live=True),
+    )
+    go_on = threading.Event()
+
+    def load(self) -> None:
+        self.speed = self.param("speed")
+        assert self.go_on.wait(60)
+
+    def parameters_changed(self, names: set[str]) -> None:
+        self.speed = self.param("speed")
+
+
+def test_a_change_while_the_node_loads_takes_effect_or_is_refused(ros):
+    node = ros.add(Reader)
+    eventually(lambda: hasattr(node, "speed"), "loading")
+    refused = ros.set("/reader", book="Moby Dick")
+    assert not refused.successful
+    assert "cannot change while it is" in refused.reason
+    assert ros.set("/reader", speed=2.0).successful
+    node.go_on.set()
+    eventually(lambda: node.state() == ACTIVE)
+    assert (node.param("book"), node.speed) == ("", 2.0)
+
+
+class Glass(ManagedNode):
+    """Whoever looks at it while it is let go of would see it broken."""
+
+    NAME = "glass"
+
+    def load(self) -> None:
+        self.pane = "clear"
+
+    def unload(self) -> None:
+        del self.pane
+        tick = threading.Thread(target=self._tick)
+        tick.start()
+        tick.join(0.5)
+
+    def diagnose(self):
+        return {"pane": self.pane}
+
+
+def test_diagnostics_do_not_look_at_what_is_being_unloaded(ros, capfd):
+    ros.started(Glass)
+    assert ros.change("/glass", "deactivate")
+    assert ros.change("/glass", "cleanup")
+    assert "diagnose failed" not in capfd.readouterr().err
+
+
+class Stumbler(Echo):
+    """Its activation fails after frames were let in."""
+
+    NAME = "stumbler"
+
+    def activated(self) -> None:
+        super().activated()
+        raise RuntimeError("stumbled")
+
+
+def test_an_activation_that_fails_leaves_nothing_open(ros):
+    node = ros.add(Stumbler, always=True, autostart=False)
+    assert ros.change("/stumbler", "configure")
+    assert not ros.change("/stumbler", "activate")
+    assert ros.state("/stumbler") == INACTIVE
+    assert not node._input.subscribed
 
 
 def test_the_thread_that_loads_has_ended_before_the_node_is_active(ros):

@@ -29,6 +29,16 @@ def running(ros, checkpoint, stream):
     return start
 
 
+def test_the_node_starts_with_the_model_that_is_shipped_and_answers(ros, stream):
+    camera, answers = stream(), ros.collect(PlaceCategory, "/place_categorizer/place")
+    node = ros.started(PlaceCategorizer)
+    camera.connect(node).send(node)
+    answer = eventually(lambda: answers and answers[-1])
+    assert answer.model.startswith("rooms_wbn@")
+    assert answer.label in answer.labels
+    assert sum(answer.domain_weights) == pytest.approx(1, abs=1e-5)
+
+
 @pytest.mark.parametrize("method", ["bn", "wbn", "bsf"])
 def test_an_image_gets_what_the_model_says_of_it(running, picture, method):
     node, camera, answers = running(method)

@@ -76,6 +76,8 @@ def _recipe(name: str) -> Recipe:
 
 
 def _check_options(name: str, recipe: Recipe, options: dict[str, Any]) -> None:
+    if "pretrained" in options:  # torchvision would fetch weights, and a checkpoint can ask for it
+        raise ConfigError(f"{name} does not take 'pretrained': weights have their own argument")
     try:
         inspect.signature(recipe.create).bind(**options)
     except TypeError as error:

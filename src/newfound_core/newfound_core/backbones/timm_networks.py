@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from newfound_core.backbones.contract import Backbone
 from newfound_core.backbones.recipe import Recipe, Tensors
-from newfound_core.backbones.weights import ADVICE, read_weights, require_network
+from newfound_core.backbones.weights import ADVICE, fetched, read_weights, require_network
 from newfound_core.errors import BackboneError, ConfigError, WeightsError
 
 # Attribute names of timm's families: (stem, stages). What is left over is the head. A family
@@ -110,8 +110,9 @@ def timm_weights(name: str) -> Tensors:
     cached = try_to_load_from_cache(source, "model.safetensors")
     if isinstance(cached, str):
         return read_weights(Path(cached))
-    require_network("https://huggingface.co", f"weights of timm/{name}")
-    return read_weights(Path(hf_hub_download(source, "model.safetensors")))
+    what = f"weights of timm/{name}"
+    require_network("https://huggingface.co", what)
+    return read_weights(Path(fetched(what, lambda: hf_hub_download(source, "model.safetensors"))))
 
 
 def assemble_timm(network: nn.Module) -> Backbone:

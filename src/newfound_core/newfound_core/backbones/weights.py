@@ -5,6 +5,7 @@ import pickle
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlparse
 from urllib.request import getproxies
 
@@ -17,10 +18,21 @@ from newfound_core.backbones.recipe import Tensors
 from newfound_core.errors import WeightsError
 from newfound_core.tensors import mismatches
 
+T = TypeVar("T")
+
 CONNECT_SECONDS = 5.0
 ADVICE = (
     "Give the path of a file instead (.safetensors, or a .pth with a state_dict), "
     "or weights=None to start from random values."
+)
+
+_UNREADABLE = (
+    OSError,
+    SafetensorError,
+    pickle.UnpicklingError,
+    RuntimeError,
+    EOFError,
+    ValueError,
 )
 
 
@@ -29,13 +41,13 @@ def read_weights(path: Path) -> Tensors:
 
     A .pth is read by torch's restricted reader, which knows tensors and plain containers only.
     """
-    if not path.is_file():
-        raise WeightsError(f"{path} is not a file. {ADVICE}")
     try:
+        if not path.is_file():
+            raise WeightsError(f"{path} is not a file. {ADVICE}")
         if path.suffix == ".safetensors":
             return load_file(path)
         tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+    except _UNREADABLE as error:
         raise WeightsError(
             f"{path} holds no weights that can be read safely: {_first_line(error)}. "
             "Expected a .safetensors file or a plain state_dict saved with torch.save."
@@ -74,11 +86,23 @@ def torchvision_weights(name: str) -> Callable[[], Tensors]:
 
         weights = get_model_weights(name)["IMAGENET1K_V1"]
         cached = Path(torch.hub.get_dir()) / "checkpoints" / Path(urlparse(weights.url).path).name
+        what = f"ImageNet weights of {name}"
         if not cached.exists():
-            require_network(weights.url, f"ImageNet weights of {name}")
-        return dict(weights.get_state_dict(progress=False, check_hash=True, weights_only=True))
+            require_network(weights.url, what)
+        options = {"progress": False, "check_hash": True, "weights_only": True}
+        return dict(fetched(what, lambda: weights.get_state_dict(**options)))
 
     return download
+
+
+def fetched(what: str, fetch: Callable[[], T]) -> T:
+    """What a library fetches; its errors are of many kinds and mean the same here."""
+    try:
+        return fetch()
+    except Exception as error:
+        raise WeightsError(
+            f"the {what} could not be fetched: {_first_line(error)}. {ADVICE}"
+        ) from error
 
 
 def require_network(url: str, what: str) -> None:

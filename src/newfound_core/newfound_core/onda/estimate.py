@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from newfound_core.onda.aside import aside
 from newfound_core.onda.folding import FoldedNetwork
 from newfound_core.onda.layers import Statistics
 
@@ -59,7 +60,9 @@ class PendingUpdate:
 
     def estimate(self) -> "ReadyUpdate":
         """The slow part; does not touch the serving network."""
-        return ReadyUpdate(self.estimator.estimate(self.samples, self.current), self.generation)
+        with aside(self.current.mean.device):
+            estimate = self.estimator.estimate(self.samples, self.current)
+        return ReadyUpdate(estimate, self.generation)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+_EXACT = (torch.float32, torch.float64)
+
 
 class FrameSamples:
     """The sampled inputs of all layers in one frame; memory is reused from frame to frame."""
@@ -31,8 +33,10 @@ class FrameSamples:
         """Sample the input of a layer, which the network may overwrite afterwards."""
         grid = sample_grid(x, self._positions, frame)
         place = self._places.get(index)
-        if place is None or place.shape != grid.shape or place.dtype != grid.dtype:
-            place = self._places[index] = torch.zeros_like(grid)
+        # Half precision would overflow with the square of a deviation of 256.
+        dtype = grid.dtype if grid.dtype in _EXACT else torch.float32
+        if place is None or place.shape != grid.shape or place.dtype != dtype:
+            place = self._places[index] = torch.zeros_like(grid, dtype=dtype)
             self._tables = None
         place.copy_(grid)
         self._seen.add(index)

@@ -2,15 +2,15 @@
 """Adapted statistics on disk: one safetensors file that fits one network only."""
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
+from newfound_core.atomic_file import write_bytes
 from newfound_core.errors import CheckpointError
 from newfound_core.onda.config import OndaConfig
 from newfound_core.onda.layers import Statistics
@@ -29,9 +29,7 @@ def write_state(
         "counters": json.dumps(counters),
         "config": json.dumps(asdict(config)),  # for the reader; statistics fit any options
     }
-    part = path.with_name(f"{path.name}.part{os.getpid()}")
-    save_file(tensors, part, metadata)
-    part.replace(path)
+    write_bytes(path, save(tensors, metadata))
 
 
 def read_state(path: Path, rows: int, fingerprint: str) -> tuple[Statistics, dict[str, int]]:

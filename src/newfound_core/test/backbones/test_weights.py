@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import pickle
 import socket
+import threading
+import urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 import torch
@@ -83,4 +86,52 @@ def test_without_a_network_the_error_says_what_to_do_at_once(name, monkeypatch, 
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_: None)
     with pytest.raises(WeightsError, match=r"no network.*Give the path of a file"):
+        build_backbone(name, "imagenet")
+
+
+@pytest.fixture
+def strict_proxy(monkeypatch):
+    """The only way out is a proxy that forbids everything."""
+
+    class Forbidding(BaseHTTPRequestHandler):
+        def do_CONNECT(self):
+            self.send_error(403)
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Forbidding)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setattr(urllib.request, "_opener", None)  # it would remember other proxies
+    yield
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_proxy_that_forbids_the_site_is_named_with_the_way_out(
+    strict_proxy, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    with pytest.raises(WeightsError, match=r"could not be fetched.*403.*Give the path of a file"):
+        build_backbone("resnet18", "imagenet")
+
+
+@pytest.mark.parametrize(
+    ("name", "loader"),
+    [
+        ("resnet18", "torchvision.models._api.load_state_dict_from_url"),
+        ("timm/resnet18", "huggingface_hub.hf_hub_download"),
+    ],
+)
+def test_a_file_that_arrives_damaged_is_told_with_the_way_out(name, loader, monkeypatch, tmp_path):
+    def damaged(*_args, **_kwargs):
+        raise RuntimeError('invalid hash value (expected "f37072fd", got "00000000")')
+
+    monkeypatch.setattr(loader, damaged)
+    monkeypatch.setattr("newfound_core.backbones.weights.getproxies", lambda: {"https": "there"})
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_: None)
+    with pytest.raises(WeightsError, match=r"could not be fetched: invalid hash value"):
         build_backbone(name, "imagenet")

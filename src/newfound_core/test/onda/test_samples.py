@@ -71,3 +71,13 @@ def test_a_frame_that_reached_no_layer_has_no_statistics():
     samples = FrameSamples([2], positions=4)
     samples.begin()
     assert samples.statistics() is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_statistics_of_half_precision_do_not_overflow(dtype):
+    samples = FrameSamples([4], positions=10**6)
+    x = torch.randn(1, 4, 8, 8).to(dtype) * 300
+    samples.take(0, x, frame=1)
+    mean, variance = samples.statistics()
+    exact = expected([(x.double(), 4)])
+    torch.testing.assert_close((mean.double(), variance.double()), exact, rtol=1e-4, atol=1e-3)

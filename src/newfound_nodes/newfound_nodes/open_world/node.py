@@ -115,6 +115,8 @@ class OpenWorldDetector(PerceptionNode):
 
     def activated(self) -> None:
         """Say what is known, and what waits to be named."""
+        if self._depth is not None:
+            self._depth.open()
         super().activated()
         assert self.mind is not None
         self._tell_knowledge(self.mind.keeper.now)
