@@ -58,3 +58,22 @@ def test_the_quick_table_on_cifar_shows_the_direction(tmp_path):
         assert last["auroc"]["mean"] > 0.5
     over_steps = {n: rows[n][rows[n]["chosen"]]["mean_over_steps"] for n in ("ncm", "bdoc")}
     assert over_steps["bdoc"]["auroc"]["mean"] > over_steps["ncm"]["auroc"]["mean"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif("NEWFOUND_DATA" not in os.environ, reason=NO_DATA)
+def test_the_quick_table_from_scratch_shows_the_direction(tmp_path):
+    data, out = Path(os.environ["NEWFOUND_DATA"]) / "cifar60", tmp_path / "out"
+    flags = ["--data", str(data), "--out", str(out), "--preset", "scratch_quick"]
+    assert main(["evaluate-openworld", *flags]) == 0
+    rows = json.loads((out / "result.json").read_text())["rows"]
+    assert list(rows) == ["ncm", "bdoc", "deepnno", "nno", "joint"]
+    reached = {
+        name: row[row["chosen"]]["last_step"]["closed_world_without_rejection"]["mean"]
+        for name, row in rows.items()
+    }
+    assert min(reached.values()) > 1 / 6  # chance
+    # Networks that are trained on all classes, beside one that stays as two classes left it.
+    assert max(reached["bdoc"], reached["deepnno"]) > reached["ncm"]
+    assert reached["joint"] > reached["ncm"]
