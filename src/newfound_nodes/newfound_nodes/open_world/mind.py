@@ -139,14 +139,17 @@ class Mind:
 
     # Requests.
 
-    def learn(self, request: Any, options: LearningOptions) -> tuple[str, int]:
-        """Queue what a request asks for; job id and jobs before it. Raises RefusedError."""
+    def learn(
+        self, request: Any, options: LearningOptions, *, extend: bool = False
+    ) -> tuple[str, int]:
+        """Queue what a request asks for; job id and jobs before it. Raises RefusedError.
+
+        `extend`: a known class may be given further views.
+        """
+        known = () if extend else self.keeper.now.knowledge.labels
         with self._requests:  # two requests for one label must not both be granted
             self.queue.check_room()  # before images are decoded
-            job, images = learning_job(
-                request, self.keeper.now.knowledge.labels, self.queue.labels(), self.unknown,
-                options,
-            )  # fmt: skip
+            job, images = learning_job(request, known, self.queue.labels(), self.unknown, options)
             name, before = self.queue.add(job, images)
             self._unknowns.mark(unknown_of(job), "learning", job.label)
         return name, before

@@ -54,6 +54,13 @@ PARAMETERS = (
     # Learning.
     Parameter("queue_limit", 10, "Learning jobs that may wait, the running one included.", 1, 100),
     Parameter(
+        "extend_known",
+        False,
+        "A request with the name of a known class teaches that class further views, instead of "
+        "being refused.",
+        live=True,
+    ),
+    Parameter(
         "max_accuracy_loss",
         0.1,
         "What known classes may lose on the held-out memory; beyond it a job is rejected.",

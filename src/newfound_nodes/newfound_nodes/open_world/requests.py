@@ -41,7 +41,10 @@ def learning_job(
     if problem := problem_with_label(label):
         raise RefusedError("INVALID_LABEL", problem)
     if label in known:
-        raise RefusedError("LABEL_EXISTS", f"a class {label!r} is known already")
+        raise RefusedError(
+            "LABEL_EXISTS",
+            f"a class {label!r} is known already; the parameter extend_known lets it be extended",
+        )
     if label in learning:
         raise RefusedError("LABEL_EXISTS", f"{label!r} is being learned already")
     found: dict[str, bytes] = {}

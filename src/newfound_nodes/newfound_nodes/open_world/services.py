@@ -75,7 +75,9 @@ class KnowledgeServices:
             raise RefusedError(
                 "NOT_READY", "the model came without a memory: it would forget what it knows"
             )
-        response.job_id, response.queue_position = mind.learn(request, self._options())
+        extend = self._node.param("extend_known")
+        found = mind.learn(request, self._options(), extend=extend)
+        response.job_id, response.queue_position = found
 
     def _dismiss(self, mind: Mind, request: Any, response: Any) -> None:
         mind.dismiss(request.unknown_id)

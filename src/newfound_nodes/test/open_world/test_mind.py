@@ -163,6 +163,20 @@ def test_what_is_being_learned_cannot_be_dismissed_but_the_other_way_round(make_
     mind.queue.cancel(job)
 
 
+def test_a_known_class_is_given_further_views_only_if_that_was_allowed(make_mind, show):
+    mind = make_mind()
+    (unknown_id,) = show(mind, YELLOW, 8).unknown_ids
+    request = AddUnknownClass.Request(label="red", unknown_id=unknown_id)
+    with pytest.raises(RefusedError, match="extend_known") as refused:
+        mind.learn(request, LearningOptions())
+    assert refused.value.code == "LABEL_EXISTS"
+    job, _ = mind.learn(request, LearningOptions(), extend=True)
+    assert mind.queue.labels() == {"red"}
+    with pytest.raises(RefusedError, match="being learned already"):
+        mind.learn(request, LearningOptions(), extend=True)
+    mind.queue.cancel(job)
+
+
 def test_a_full_queue_is_said_before_any_image_is_looked_at(make_mind):
     mind = make_mind(queue_limit=1)
     picture = CompressedImage(

@@ -166,6 +166,19 @@ def test_an_unknown_is_announced_learned_and_recognised(robot):
     assert robot.see(YELLOW).label == "lemon"
 
 
+@pytest.mark.slow
+def test_a_known_class_can_be_taught_further_views(robot):
+    assert robot.add("red", (220, 90, 40)).result == Added.RESULT_LABEL_EXISTS
+    assert robot.ros.set(NODE, extend_known=True).successful
+    added = robot.add("red", (220, 90, 40))
+    done = robot.end_of(added.job_id)
+    assert (done.stage, done.knowledge_version) == (LearningStatus.STAGE_DONE, 2), done.message
+    classes = robot.ask(ListClasses, "list_classes").knowledge.classes
+    assert [known.label for known in classes] == ["red", "green", "blue"]
+    assert (classes[0].exemplars, classes[1].exemplars) == (10, 6)
+    assert classes[0].since_version == 1
+
+
 def test_whoever_listens_late_is_told_what_waits_to_be_named(robot):
     robot.see(YELLOW, 4)
     first = eventually(lambda: robot.unknowns and robot.unknowns[0])
