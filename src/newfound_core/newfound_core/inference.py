@@ -196,6 +196,8 @@ class OnnxInference(Inference):
             )
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = config.threads
+        # Threads that spin between two frames take the processor from everything else.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "model.onnx"
             size = loaded.metadata.preprocessing.size
