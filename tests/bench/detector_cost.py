@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from newfound_core.allocation import keep_freed_memory
 from newfound_core.detection.crops import keep_best
 from newfound_core.detection.depth_relief import DepthRelief
 from newfound_core.detection.detector import Detector
@@ -66,7 +67,7 @@ def meet(mind: Mind, count: int, shot: Shot) -> None:
     """Let it know so many unknown objects, all different."""
     crop = shot.rgb[:96, :96]
     generator = np.random.default_rng(count)
-    unknowns = mind._unknowns
+    unknowns = mind._unknowns._unknowns
     mind.see(shot.rgb, None, View(0, "camera", 640, 480))  # finds nothing, sets everything up
     dimension = mind.keeper.now.knowledge.model.head.dimension
     for number in range(count):
@@ -115,6 +116,7 @@ def compare(group: str, turns: dict[str, Callable], frames: int, rounds: int) ->
 
 
 def run(quick: bool) -> list[dict]:
+    keep_freed_memory()  # as the nodes do
     torch.set_num_threads(1)
     shots = clip_shots(CLIP)[::40][: 4 if quick else 10]
     rounds, minds = (5 if quick else 40), []
