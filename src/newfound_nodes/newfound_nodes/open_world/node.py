@@ -199,8 +199,10 @@ class OpenWorldDetector(PerceptionNode):
     def _tell_job(self, status: JobStatus) -> None:
         if status.final:
             text = f"job {status.job}, {status.label!r}: {status.stage} {status.message}".rstrip()
-            logger = self.get_logger()
-            (logger.info if status.stage in ("done", "cancelled") else logger.warning)(text)
+            if status.stage in ("done", "cancelled"):
+                self.get_logger().info(text)
+            else:  # a line of its own: rclpy wants one severity for each
+                self.get_logger().warning(text)
         self.publish("learning", learning_message(status, self.get_clock().now().to_msg()))
         self._requests.job_changed(status)
 
