@@ -53,7 +53,7 @@ class Detector:
         self, rgb: np.ndarray, depth: np.ndarray | None, knowledge: Knowledge
     ) -> list[Detection]:
         """The objects of a frame, most certain first."""
-        boxes, objectness = self._regions(rgb, depth)
+        boxes, objectness = self.regions(rgb, depth)
         if not len(boxes):
             return []
         crops = crops_of(rgb, boxes, self.config.margin)
@@ -64,7 +64,8 @@ class Detector:
             )
         ]
 
-    def _regions(self, rgb: np.ndarray, depth: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def regions(self, rgb: np.ndarray, depth: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Where objects may be: boxes [N, 4] and objectness [N], most certain first."""
         found = self.proposer.propose(rgb, depth)
         limit = self.config.min_objectness
         limit = limit if limit >= 0 else self.proposer.min_objectness
