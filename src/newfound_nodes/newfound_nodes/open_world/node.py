@@ -176,7 +176,7 @@ class OpenWorldDetector(PerceptionNode):
             return None
         tolerance, patience = self.param("depth_tolerance"), self.param("depth_patience")
         depth = self._depth.at(frame.header.stamp, tolerance, patience)
-        if (problem := self._depth.problem()) and self._due("depth"):
+        if (problem := self._depth.problem()) and self.due("depth"):
             self.get_logger().warning(f"{problem}: nothing is found in those. {_WITHOUT_DEPTH}")
         return depth
 
@@ -189,7 +189,7 @@ class OpenWorldDetector(PerceptionNode):
         self.publish("unknowns", unknown_message(entry, self.param("crops_published")))
 
     def _complain(self, complaint: str) -> None:
-        if self._due("storage"):
+        if self.due("storage"):
             self.get_logger().error(complaint)
 
     def _waiting(self) -> list[str]:
