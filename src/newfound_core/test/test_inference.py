@@ -114,10 +114,14 @@ def test_compile_gives_what_the_model_gives_in_any_thread(small, image, expected
 def test_compile_without_a_compiler_is_refused_in_words(small, tmp_path, monkeypatch):
     from torch._inductor import config
 
-    monkeypatch.setattr(config.cpp, "cxx", ("no-such-compiler",))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # nothing made before
     torch.compiler.reset()
-    with pytest.raises(ConfigError, match=r"torch.compile does not work here.*C\+\+ compiler"):
+    said = r"torch.compile does not work here.*C\+\+ compiler"
+    # Not by monkeypatch, which leaves the compiler's configuration without a compiler behind.
+    with (
+        config.patch({"cpp.cxx": ("no-such-compiler",)}),
+        pytest.raises(ConfigError, match=said),
+    ):
         build_inference(small, InferenceConfig("compile"))
 
 
