@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import cv2
 import numpy as np
-import pytest
 
 from newfound_core.detection.boxes import iou
 from newfound_core.detection.depth_relief import DepthRelief
@@ -42,7 +41,6 @@ def test_depth_finds_the_objects_on_the_workbench_and_little_else():
 
 
 def test_the_shipped_region_network_finds_most_of_them_without_depth():
-    pytest.importorskip("torchvision", reason="the region network is built of its parts")
     detector = Detector(load_region_proposer(str(ROOT / "models" / "bench_rpn")))
     covered = []
     for colour, _, boxes in pictures(every=5):
