@@ -7,6 +7,7 @@ the last finished epoch.
 
 import logging
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,16 @@ class Cells:
     def __init__(self, options: EvaluateOpenWorldOptions, run: Run) -> None:
         self._options, self._run = options, run
         self._loaded: tuple[ImageGroups, Material, int] | None = None
+
+    def fill(self, wanted: Sequence[Cell]) -> None:
+        """Computes what is missing; of several processes each does some of the cells."""
+        missing = [cell for cell in wanted if not cell.path(self._run.out).exists()]
+        if missing:
+            with self._run.team.leader_first():
+                self._data()
+        for cell in self._run.team.mine(missing):
+            self.records(cell)
+        self._run.team.wait()
 
     def records(self, cell: Cell) -> list[dict[str, Any]]:
         """What was measured after each step."""

@@ -29,12 +29,15 @@ _log = logging.getLogger(__name__)
 
 
 def run_evaluate_openworld(options: EvaluateOpenWorldOptions, run: Run) -> dict[str, Any]:
-    """Every cell that is missing, then tables and figures of all."""
-    if run.team.processes > 1:
-        raise ConfigError("evaluate-openworld runs in one process: start it without torchrun")
+    """Every cell that is missing, shared out among the processes; then tables and figures."""
     settings = parse_rows(options.rows)
     require_same_images(open_images(options.data, options.layout), run)
-    rows = _all_runs(settings, options, Cells(options, run))
+    cells = Cells(options, run)
+    wanted = _all_cells(settings, options)
+    cells.fill(wanted)
+    if not run.team.leads:
+        return {}
+    rows = _rows(wanted, cells)
     summaries = {name: summary(runs) for name, runs in rows.items()}
     methods = {setting.name: setting.method for setting in settings}
     stepwise = {name: runs for name, runs in rows.items() if len(next(iter(runs.values()))) > 1}
@@ -70,16 +73,20 @@ def parse_rows(rows: tuple[str, ...]) -> list[Setting]:
     return settings
 
 
-def _all_runs(
-    settings: list[Setting], options: EvaluateOpenWorldOptions, cells: Cells
-) -> dict[str, Runs]:
+def _all_cells(settings: list[Setting], options: EvaluateOpenWorldOptions) -> list[Cell]:
     """Order by order, so that an interrupted table has something of every row."""
-    rows: dict[str, dict[tuple[int, int], Any]] = {setting.name: {} for setting in settings}
-    for seed in range(options.seeds):
-        for order in range(options.orders):
-            for setting in settings:
-                cell = Cell(setting, order, options.seed + seed)
-                rows[setting.name][order, seed] = cells.records(cell)
+    return [
+        Cell(setting, order, options.seed + seed)
+        for seed in range(options.seeds)
+        for order in range(options.orders)
+        for setting in settings
+    ]
+
+
+def _rows(wanted: list[Cell], cells: Cells) -> dict[str, Runs]:
+    rows: dict[str, dict[tuple[int, int], Any]] = {}
+    for cell in wanted:
+        rows.setdefault(cell.setting.name, {})[cell.order, cell.seed] = cells.records(cell)
     return dict(rows)
 
 

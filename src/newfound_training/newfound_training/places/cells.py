@@ -41,13 +41,13 @@ class Cells:
         unseen = self._data.images.of(target)
         found |= {"sources": list(sources.names), "weights": _weights(task, unseen)}
         if isinstance(task.model, WbnClassifier) and options.method == "wbn":
-            softening, candidates = self._softening(target)
+            softening, candidates = self.softening(target)
             found["as_printed"] = _accuracies(task, unseen)
             found["softening"] = {**softening._asdict(), "candidates": candidates}
             soften(task.model, softening)
         return found | _accuracies(task, unseen)
 
-    def _softening(self, target: str) -> tuple[Softening, list[dict[str, Any]]]:
+    def softening(self, target: str) -> tuple[Softening, list[dict[str, Any]]]:
         """Chosen once for a target, with the first seed, on its sources."""
         options = replace(self._options, method="wbn", target_domains=(target,))
         sources = split_sources(self._data.images, options)

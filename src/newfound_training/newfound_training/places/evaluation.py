@@ -17,6 +17,7 @@ from newfound_training.places.figures import draw_differences, draw_weights
 from newfound_training.places.table import accuracy_of, markdown, rows_of, summary
 from newfound_training.places.task import PlaceData
 from newfound_training.running.command import Command
+from newfound_training.running.distributed import Team
 from newfound_training.running.run import Run
 
 _log = logging.getLogger(__name__)
@@ -24,9 +25,7 @@ Found = dict[tuple[str, str, int], dict[str, Any]]  # by target, method and seed
 
 
 def run_evaluate_places(options: EvaluationOptions, run: Run) -> dict[str, Any]:
-    """The whole table and its figures."""
-    if run.team.processes > 1:
-        raise ConfigError("evaluate-places runs in one process: leave torchrun away")
+    """The cells, shared out among the processes; then the whole table and its figures."""
     training = options.training()
     images = open_place_images(training, run)
     targets = options.targets or tuple(images.domain_names)
@@ -37,7 +36,9 @@ def run_evaluate_places(options: EvaluationOptions, run: Run) -> dict[str, Any]:
         )
     images.require_every_place(images.domain_names)
     data = PlaceData(images, training, run)
-    found = _fill(Cells(data, training, run), targets, options)
+    found = _fill(Cells(data, training, run.alone()), targets, options, run.team)
+    if not run.team.leads:
+        return {}
     result = _result(found, targets, options)
     write_bytes(run.out / "table.md", markdown(result).encode())
     _log.info("%s", markdown(result))
@@ -47,15 +48,22 @@ def run_evaluate_places(options: EvaluationOptions, run: Run) -> dict[str, Any]:
     return result | {"corrupt_images": list(images.pixels.corrupt)}
 
 
-def _fill(cells: Cells, targets: tuple[str, ...], options: EvaluationOptions) -> Found:
+def _fill(cells: Cells, targets: tuple[str, ...], options: EvaluationOptions, team: Team) -> Found:
     """Seed after seed, so that an interrupted table has all methods and targets."""
+    if "wbn" in options.methods:  # first, since all seeds of a target need it
+        for target in team.mine(targets):
+            cells.softening(target)
+        team.wait()
     wanted = [
         (target, method, seed)
         for seed in range(options.seed, options.seed + options.seeds)
         for target in targets
         for method in options.methods
     ]
-    return {key: cells.cell(*key) for key in tqdm(wanted, "cells")}
+    for key in tqdm(team.mine(wanted), "cells", disable=None if team.leads else True):
+        cells.cell(*key)
+    team.wait()
+    return {key: cells.cell(*key) for key in wanted}
 
 
 def _result(found: Found, targets: tuple[str, ...], options: EvaluationOptions) -> dict[str, Any]:

@@ -7,9 +7,10 @@ process with the same batch, up to rounding.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
@@ -51,6 +52,10 @@ class Team(Sharing):
         yield
         if self.leads:
             self.wait()
+
+    def mine(self, tasks: Sequence[Any]) -> Sequence[Any]:
+        """This process's share of tasks that one process does alone."""
+        return tasks[self.rank :: self.processes]
 
     def apply(self, network: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
         """What a network makes of a batch: each process of its share, then all have it all.

@@ -45,6 +45,10 @@ class Run:
         """The command as a person would type it."""
         return shlex.join(["python", "-m", "newfound_training", self.command, *self.arguments])
 
+    def alone(self) -> "Run":
+        """The same run, for work that this process does without the others."""
+        return replace(self, team=Team())
+
     def inside(self, name: str) -> "Run":
         """The same run, writing into a folder of its own."""
         return replace(self, out=self.out / name)
@@ -133,5 +137,5 @@ COMMON_RESULT_KEYS = {
     "command, command_line, options": "what was run",
     "seed, device, processes, torch": "under which circumstances",
     "date, seconds, processor_seconds": "when it finished (UTC), the time since it was started or "
-    "last resumed, and the work of all cores in that time",
+    "last resumed, and the work of all cores in that time for the first process",
 }

@@ -37,6 +37,23 @@ def test_the_table_by_one_command_and_again_from_its_cells(small_flags, tmp_path
     assert json.loads((out / "result.json").read_text())["rows"] == result["rows"]
 
 
+@pytest.mark.slow
+def test_two_processes_share_the_cells_of_a_table(small_flags, tmp_path, run_command):
+    flags = [*small_flags, "--choice-classes", "0", "--orders", "2", "--seeds", "1"]
+    flags += ["--known-classes", "3", "--initial-classes", "2", "--classes-per-step", "1"]
+    flags += ["--memory-size", "12", "--rows", "ncm", "bdoc: method=bdoc epochs=1 later_epochs=1"]
+    tables = []
+    for processes in (2, 1):
+        done = run_command("evaluate-openworld", *flags, processes=processes)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("after the last step\n") == 2 * 2  # every cell once
+        result = json.loads((tmp_path / "out" / "result.json").read_text())
+        assert result["processes"] == processes
+        tables.append(result["rows"])
+        (tmp_path / "out").rename(tmp_path / f"{processes}")
+    assert tables[0] == tables[1]
+
+
 @pytest.mark.parametrize("other", ["a b", "a_b", "A b"])
 def test_two_rows_in_one_folder_are_refused(small_flags, capsys, other):
     rows = ["a b: method=ncm", f"{other}: method=bdoc"]

@@ -4,8 +4,14 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from newfound_training.commands import main
+from newfound_training.places.evaluation import run_evaluate_places
+from newfound_training.places.evaluation_options import EvaluationOptions
+from newfound_training.running.distributed import Team
+from newfound_training.running.options import make_options
+from newfound_training.running.run import Run
 
 NO_DATA = "NEWFOUND_DATA is not set: the folder that holds pacs128"
 
@@ -48,6 +54,22 @@ def test_the_whole_table_by_one_command_and_again_from_its_files(
     again = json.loads((out / "result.json").read_text())
     assert again["accuracies"] == result["accuracies"]
     assert kept.stat().st_mtime_ns == before
+
+
+def test_two_processes_share_the_cells_of_a_table(rooms, tmp_path, small_preset, in_two_processes):
+    values = {"data": str(rooms), "domain_part": "first", "seeds": 1, "out": ""}
+    values |= {"targets": ("loft", "villa"), "methods": ("bn", "wbn")}
+    options = make_options(EvaluationOptions, values)
+
+    def work(team, name="shared"):
+        run = Run("evaluate-places", tmp_path / name, torch.device("cpu"), 0, str(rooms), team)
+        run.out.mkdir(exist_ok=True)
+        return run_evaluate_places(options, run).get("accuracies")
+
+    shared, nothing = in_two_processes(work)
+    assert nothing is None
+    assert shared == work(Team(), "alone")
+    assert (tmp_path / "shared" / "table.md").stat().st_size
 
 
 def test_two_domains_are_too_few(rooms, tmp_path, small_preset, capsys):
