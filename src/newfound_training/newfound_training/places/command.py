@@ -73,13 +73,10 @@ def _refuse_softening_without_labels(options: PlacesOptions) -> None:
 def open_place_images(options: PlacesOptions, run: Run) -> PlaceImages:
     """All images, decoded; one process decodes, the others wait."""
     images = open_images(options.data, options.layout)
-    if not run.team.leads:
-        run.team.wait()
-    pixels = load_pixels(
-        images, options.image_size, strict=options.strict, limit_gb=options.cache_limit_gb
-    )
-    if run.team.leads:
-        run.team.wait()
+    with run.team.leader_first():
+        pixels = load_pixels(
+            images, options.image_size, strict=options.strict, limit_gb=options.cache_limit_gb
+        )
     if options.images_per_place:
         pixels = pixels.select(evenly_chosen(pixels.images, options.images_per_place))
     require_same_images(pixels.images, run)

@@ -47,13 +47,10 @@ class PlaceData:
             frozen = FrozenPart(pretrained(options), options.frozen_stages)
             self._shapes = frozen.shapes(options.image_size)
             self._rows = run.out / ROWS_NAME
-            if not run.team.leads:
-                run.team.wait()  # one process computes, the others read
-            self.inputs = remember(
-                frozen, plain, options.remembered_variants, self._rows, run.device
-            )
-            if run.team.leads:
-                run.team.wait()
+            with run.team.leader_first():
+                self.inputs = remember(
+                    frozen, plain, options.remembered_variants, self._rows, run.device
+                )
 
     def fit(self, model: PlaceClassifier, frozen: int) -> Callable[[], PlaceClassifier]:
         """Lets a model take these inputs; call the result to have it take images again."""

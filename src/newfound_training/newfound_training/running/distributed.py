@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -17,6 +18,10 @@ from torch import Tensor, distributed, nn
 
 from newfound_core.errors import ConfigError
 from newfound_core.open_world.sharing import Sharing
+
+# One process may decode images, or work on its last cell of a table, for hours while the others
+# wait; should it die, torchrun ends them.
+PATIENCE = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,8 @@ def joined_team(device: torch.device) -> Iterator[Team]:
     if processes == 1:
         yield Team()
         return
-    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    distributed.init_process_group(backend, timeout=PATIENCE)
     try:
         yield Team(distributed.get_rank(), processes)
     finally:

@@ -30,17 +30,14 @@ def source_pixels(options: SourceOptions, run: Run) -> Pixels:
     images = open_images(options.data, options.layout)
     domains = options.domains or images.domain_names
     images.require_every_class(domains)
-    if not run.team.leads:
-        run.team.wait()
-    pixels = load_pixels(
-        images,
-        options.image_size,
-        strict=options.strict,
-        resize=options.resize,
-        limit_gb=options.cache_limit_gb,
-    )
-    if run.team.leads:
-        run.team.wait()
+    with run.team.leader_first():
+        pixels = load_pixels(
+            images,
+            options.image_size,
+            strict=options.strict,
+            resize=options.resize,
+            limit_gb=options.cache_limit_gb,
+        )
     wanted = [pixels.images.domain_index(name) for name in domains]
     pixels = pixels.select([i for i, d in enumerate(pixels.images.domains) if d in wanted])
     require_same_images(pixels.images, run)
