@@ -42,7 +42,7 @@ demo: build  ## the open-world loop on the simulated camera, reported on in demo
 	@$(ENV) && python -m scripts.demo
 
 up: build  ## the nodes of PARAMS (default config/simulation.yaml) in one process, until Ctrl-C
-	@$(ENV) && exec python -m newfound_nodes.container --ros-args --params-file $(or $(PARAMS),config/simulation.yaml)
+	@$(ENV) && exec python -m newfound_runtime.container --ros-args --params-file $(or $(PARAMS),config/simulation.yaml)
 
 bench: build  ## benchmark tables, as ratios measured in one run, to bench/
 	@$(ENV) && python -m tests.bench $(ONLY) $(if $(QUICK),--quick) $(if $(PAGE),--page $(PAGE))

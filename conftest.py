@@ -3,19 +3,7 @@
 
 import os
 
-import pytest
-
 # Before anything imports rclpy or torch. The networks of the tests are tiny: two threads would
 # mostly wait for each other, above all on a busy machine.
 os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-
-@pytest.fixture
-def ros():
-    """A real ROS client to test a node with; see tests/harness.py."""
-    from tests.harness import Harness
-
-    harness = Harness()
-    yield harness
-    harness.close()

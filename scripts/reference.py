@@ -14,8 +14,8 @@ from rcl_interfaces.msg import ParameterDescriptor, ParameterType
 from rclpy.action import get_action_server_names_and_types_by_node
 from rclpy.qos import DurabilityPolicy, QoSProfile
 
-from newfound_nodes.container import GROUP
-from newfound_nodes.managed_node import ManagedNode
+from newfound_runtime.container import GROUP
+from newfound_runtime.managed_node import ManagedNode
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference.md"

@@ -8,7 +8,7 @@ python -m pytest -p no:cacheprovider "$@" src/newfound_core src/newfound_trainin
 first=$!
 trap 'kill "$first" 2> /dev/null; rm -f "$quietly"' EXIT
 python -m pytest -p no:cacheprovider "$@" \
-    src/newfound_nodes src/newfound_web src/newfound_sim tests
+    src/newfound_runtime src/newfound_nodes src/newfound_web src/newfound_sim tests
 second_code=$?
 wait "$first"
 first_code=$?

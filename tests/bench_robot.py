@@ -24,12 +24,12 @@ from newfound_msgs.msg import LearningStatus, OpenWorldDetections, UnknownObject
 from newfound_msgs.srv import AddUnknownClass
 from newfound_nodes.open_world.messages import detections_message, learning_message
 from newfound_nodes.open_world.mind import Listener, Mind, MindConfig
+from newfound_runtime.testing import Harness, eventually
 from newfound_sim.clip import load_clip
 from newfound_training.detector.coco import read_pictures
 from newfound_training.detector.evaluate import read_depth
 from newfound_training.detector.measures import Scene
 from newfound_training.detector.task import read_rgb
-from tests.harness import Harness, eventually
 from tests.inside_learner import learn_inside
 
 NODE = "/open_world_detector"

@@ -20,7 +20,8 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
 
-from tests.harness import ROOT, image, python_path
+from newfound_runtime.testing import image
+from tests import ROOT
 
 QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
 END = 2**30  # sequence number of the messages that say it is over
@@ -59,7 +60,7 @@ def count(arguments: argparse.Namespace) -> dict[str, float]:
     node.create_subscription(Image, "/frames", lambda m: seen.add(m.header.stamp.sec), QOS)
     executor = SingleThreadedExecutor()
     executor.add_node(node)
-    camera = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": python_path()})
+    camera = subprocess.Popen(command, cwd=ROOT)
     try:
         while END not in seen and camera.poll() is None:
             executor.spin_once(timeout_sec=0.5)
@@ -83,7 +84,7 @@ def count(arguments: argparse.Namespace) -> dict[str, float]:
 def measure(profile: str | None, **settings: float) -> dict[str, float]:
     """Run a measurement in fresh processes, with this Fast DDS profile or with none."""
     domain = str(random.randrange(1, 102))
-    environment = {**os.environ, "PYTHONPATH": python_path(), "ROS_DOMAIN_ID": domain}
+    environment = {**os.environ, "ROS_DOMAIN_ID": domain}
     environment.pop("FASTRTPS_DEFAULT_PROFILES_FILE", None)
     if profile:
         environment["FASTRTPS_DEFAULT_PROFILES_FILE"] = profile

@@ -33,6 +33,7 @@ from typing import Any
 from newfound_msgs.msg import LearningStatus
 from newfound_msgs.srv import AddUnknownClass
 from newfound_training.detector.measures import Scene, class_outcomes
+from tests import ROOT
 from tests.bench_films import CHOICE, HELD_OUT, KNOWN, Films, make_films
 from tests.bench_robot import (
     Robot,
@@ -43,7 +44,6 @@ from tests.bench_robot import (
     scene_shots,
     unknown_ids,
 )
-from tests.harness import ROOT
 
 AnyRobot = Robot | RobotWithoutRos
 MET = 24  # frames of a meeting film that the robot is shown; the rest comes soon after

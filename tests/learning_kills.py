@@ -31,10 +31,10 @@ from newfound_core.detection.detector import Detector
 from newfound_core.detection.whole_image import WholeImage
 from newfound_core.open_world import job as jobs
 from newfound_core.open_world.job import LearningOptions
+from newfound_core.testing import COLOURS, square, tiny_open_world
 from newfound_msgs.srv import AddUnknownClass
 from newfound_nodes.open_world.keeper import KnowledgeKeeper
 from newfound_nodes.open_world.mind import Listener, Mind, MindConfig
-from tests.checkpoints import COLOURS, square, tiny_open_world
 from tests.inside_learner import learn_inside
 
 YELLOW, NEW = (230, 220, 40), "lemon"

@@ -13,7 +13,7 @@ from PIL import Image
 
 from newfound_core.models import load_model
 from newfound_sim.truth import Truth
-from tests.harness import ROOT
+from tests import ROOT
 from tests.light_change import lit, pictures
 from tests.playing import make_clip
 

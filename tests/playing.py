@@ -14,9 +14,9 @@ from PIL import Image as PillowImage
 from std_srvs.srv import Trigger
 
 from newfound_msgs.msg import Classification, GroundTruth, PlaceCategory
+from newfound_runtime.testing import Harness, eventually
 from newfound_sim.clip import Clip, ClipFrame
 from newfound_sim.truth import Truth
-from tests.harness import Harness, eventually
 
 OUTPUTS = {
     "adaptive_classifier": (Classification, "classification"),
@@ -59,7 +59,7 @@ def play(
             file = Path(folder) / "nodes.yaml"
             file.write_text(yaml.safe_dump(_parameters(source, nodes, rate)))
             arguments = ("--ros-args", "--params-file", str(file))
-            harness.process("-m", "newfound_nodes.container", *arguments)
+            harness.process("-m", "newfound_runtime.container", *arguments)
             _run(harness, list(nodes), truths)
     finally:
         harness.close()

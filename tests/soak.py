@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from newfound_core.testing import usual
 from newfound_msgs.msg import Classification
+from newfound_runtime.testing import Harness, eventually
 from tests.bench._stream import Film, parameters
-from tests.checkpoints import usual
-from tests.harness import Harness, eventually
 
 
 def main() -> None:

@@ -6,8 +6,8 @@ from importlib.metadata import entry_points
 import pytest
 import yaml
 
-from newfound_nodes.container import GROUP
-from tests.harness import ROOT
+from newfound_runtime.container import GROUP
+from tests import ROOT
 
 NODES = {entry.name: entry.load() for entry in entry_points(group=GROUP)}
 CONFIG = ROOT / "config"

@@ -16,13 +16,13 @@ from newfound_msgs.msg import (
     OpenWorldDetection,
     OpenWorldDetections,
 )
-from newfound_nodes.container import node_class
+from newfound_runtime.container import node_class
 from scripts.demo.judging import Sighting, overlap, share, sightings, true_label
 from scripts.demo.light import ADAPTING, FROZEN, LitThings
 from scripts.demo.report import draw
 from scripts.demo.story import Shown, Story
 from scripts.demo.witness import Heard
-from tests.harness import ROOT
+from tests import ROOT
 
 KNOWN, UNKNOWN = OpenWorldDetection.KIND_KNOWN, OpenWorldDetection.KIND_UNKNOWN
 

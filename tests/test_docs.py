@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.harness import ROOT
+from tests import ROOT
 
 PAGES = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("src/*/README.md")]
 LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")  # without a scheme: into this repository

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
+from tests import ROOT
 from tests.frame_loss import measure
-from tests.harness import ROOT
 
 
 @pytest.mark.slow

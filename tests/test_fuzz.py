@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
-from tests.harness import ACTIVE, Harness, eventually
-from tests.nodes import Echo
+from newfound_runtime.testing import ACTIVE, Echo, Harness, eventually
 
 SIZES = st.one_of(st.integers(0, 32), st.sampled_from([2**16, 2**31, 2**32 - 1]))
 STAMPS = st.tuples(st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**32 - 1))

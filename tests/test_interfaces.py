@@ -9,7 +9,8 @@ from sensor_msgs.msg import CompressedImage
 import newfound_msgs.action
 import newfound_msgs.msg
 import newfound_msgs.srv
-from tests.harness import ROOT, eventually
+from newfound_runtime.testing import eventually
+from tests import ROOT
 
 FILES = sorted((ROOT / "src/newfound_msgs").glob("*/*.*"))
 FIELD = re.compile(r"^[a-zA-Z]\S*\s+[a-z]\w*\s*(#.*)?$")

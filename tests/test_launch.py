@@ -10,9 +10,12 @@ import pytest
 import yaml
 from rcl_interfaces.srv import GetParameters
 
-from newfound_nodes.container import GROUP
-from tests.checkpoints import tiny
-from tests.harness import ACTIVE, INACTIVE, ROOT, UNCONFIGURED, eventually
+from newfound_core.testing import tiny
+from newfound_runtime.container import GROUP
+from newfound_runtime.testing import ACTIVE, INACTIVE, UNCONFIGURED, eventually
+from tests import ROOT
+
+ECHO = "newfound_runtime.testing.Echo"
 
 pytest.importorskip("launch_ros", reason="launch_ros comes only with a ROS installation")
 pytest.importorskip("ros2launch", reason="ros2launch comes only with a ROS installation")
@@ -147,7 +150,7 @@ def test_the_open_world_detector_starts_with_what_is_shipped(ros, launch, tmp_pa
 def test_the_container_comes_up_and_ends_with_ctrl_c(ros, launch, tmp_path):
     parameters = tmp_path / "robot.yaml"
     parameters.write_text(yaml.safe_dump({
-        "/**/container": {"ros__parameters": {"nodes": ["tests.nodes.Echo:rear/second"]}},
+        "/**/container": {"ros__parameters": {"nodes": [f"{ECHO}:rear/second"]}},
     }))  # fmt: skip
     end = launch("container.launch.py", f"params_file:={parameters}", "namespace:=robot")
     ros.becomes_active("/robot/rear/second")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.harness import ROOT
+from tests import ROOT
 
 
 @pytest.mark.slow

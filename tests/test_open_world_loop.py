@@ -8,13 +8,13 @@ import pytest
 from PIL import Image as Picture
 from sensor_msgs.msg import Image
 
+from newfound_core.testing import square, tiny_open_world
 from newfound_msgs.msg import LabelProposal, OpenWorldDetections, UnknownObject
 from newfound_msgs.srv import ConfirmLabel
 from newfound_nodes.curation.node import Curator
 from newfound_nodes.open_world.node import OpenWorldDetector
+from newfound_runtime.testing import eventually, image
 from newfound_web.web_query import WebQuery
-from tests.checkpoints import square, tiny_open_world
-from tests.harness import eventually, image
 
 YELLOW, BLACK, RED = (230, 220, 40), (5, 5, 5), (220, 40, 40)
 DETECTOR = "/open_world_detector"

@@ -11,7 +11,7 @@ from newfound_core.detection.depth_relief import DepthRelief
 from newfound_core.detection.detector import Detector
 from newfound_core.detection.region_proposer import load_region_proposer
 from newfound_sim.clip import load_clip
-from tests.harness import ROOT
+from tests import ROOT
 
 CLIP = ROOT / "src" / "newfound_sim" / "clips" / "workbench_demo"
 Picture = tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -7,7 +7,7 @@ import pytest
 
 from newfound_sim.film import FilmOptions, description
 from newfound_sim.scenario_file import load_scenario
-from tests.harness import ROOT
+from tests import ROOT
 
 SCENARIOS = sorted((ROOT / "config/scenarios").glob("*.yaml"))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import ROOT
+from tests import ROOT
 
 TOOLS = [
     "bash",

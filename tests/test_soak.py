@@ -3,7 +3,7 @@
 
 import pytest
 
-from tests.checkpoints import tiny
+from newfound_core.testing import tiny
 from tests.soak import soak
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import yaml
 
+from newfound_core.testing import tiny
 from newfound_sim.rooms.names import CATEGORIES, LIGHTINGS
 from newfound_sim.scenario_file import load_scenario
 from newfound_sim.truth import Truth
 from tests import unseen_building
-from tests.checkpoints import tiny
 from tests.playing import make_clip
 from tests.walks import scenario
 

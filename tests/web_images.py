@@ -32,7 +32,7 @@ from newfound_training.detector.task import read_rgb
 from newfound_training.openworld.learn import finish_job
 from newfound_web.outliers import typical
 from newfound_web.vision import Vision
-from tests.harness import ROOT
+from tests import ROOT
 
 MARGIN = DetectorConfig().margin
 CONDITIONS = ("crops", "web", "noisy", "filtered")

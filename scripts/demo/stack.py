@@ -31,7 +31,7 @@ class Stack:
         self.log = (ROOT / "demo_report" / "nodes.log").open("w")
         arguments = ["--ros-args", "--params-file", str(PARAMETERS), "--params-file", str(own)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "newfound_nodes.container", *arguments],
+            [sys.executable, "-m", "newfound_runtime.container", *arguments],
             cwd=ROOT,
             stdout=self.log,
             stderr=subprocess.STDOUT,

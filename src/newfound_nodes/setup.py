@@ -15,12 +15,12 @@ setup(
     zip_safe=False,
     maintainer="newfound maintainers",
     maintainer_email="maintainers@newfound.example",
-    description="Runtime nodes of newfound and the base class they share.",
+    description="The perception nodes of newfound and the curator.",
     license="Apache-2.0",
     entry_points={
         "console_scripts": [
             "adaptive_classifier = newfound_nodes.adaptive_classifier:main",
-            "container = newfound_nodes.container:main",
+            "container = newfound_runtime.container:main",
             "curator = newfound_nodes.curation.node:main",
             "open_world_detector = newfound_nodes.open_world.node:main",
             "place_categorizer = newfound_nodes.place_categorizer:main",

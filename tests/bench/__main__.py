@@ -21,8 +21,7 @@ from pathlib import Path
 
 os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
 
-from tests import bench
-from tests.harness import ROOT
+from tests import ROOT, bench
 
 PAGE = """# Benchmarks
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sensor_msgs.msg import Image
 
-from tests.harness import Harness, eventually, image
+from newfound_runtime.testing import Harness, eventually, image
 
 SIZE = (640, 480)
 

@@ -24,9 +24,9 @@ from newfound_core.detection.unknown_object import UnknownObject
 from newfound_core.detection.unknowns import View
 from newfound_core.knowledge.contents import Knowledge
 from newfound_nodes.open_world.mind import Listener, Mind, MindConfig
+from tests import ROOT
 from tests.bench._timing import interleaved
 from tests.bench_robot import Shot, clip_shots
-from tests.harness import ROOT
 
 MODEL = ROOT / "models" / "bench_bdoc"
 CLIP = ROOT / "src" / "newfound_sim" / "clips" / "workbench_demo"

@@ -4,8 +4,8 @@
 Hoped for: none with our Fast DDS profile.
 """
 
+from tests import ROOT
 from tests.frame_loss import measure
-from tests.harness import ROOT
 
 
 def run(quick: bool) -> list[dict]:

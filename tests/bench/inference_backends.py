@@ -15,11 +15,11 @@ import torch
 from newfound_core.errors import NewfoundError
 from newfound_core.inference import InferenceConfig, build_inference
 from newfound_core.models import load_model
-from newfound_nodes.images import to_rgb
+from newfound_core.testing import usual
+from newfound_runtime.images import to_rgb
+from newfound_runtime.testing import image
 from tests.bench._stream import SIZE
 from tests.bench._timing import interleaved, median_ms
-from tests.checkpoints import usual
-from tests.harness import image
 
 CONFIGS = {
     "torch": InferenceConfig(),

@@ -14,8 +14,8 @@ from rclpy.node import Node
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
+from newfound_runtime.testing import Harness, eventually, image
 from tests.bench._timing import interleaved, median_ms, percentile_ms
-from tests.harness import Harness, eventually, image
 
 
 class Bare(Node):
@@ -66,7 +66,8 @@ def run(quick: bool) -> list[dict]:
     harness, rows = Harness(), []
     try:
         harness.process("-m", "tests.bench.node_overhead")
-        harness.process("-m", "tests.nodes", "--ros-args", "-p", "image_topic:=/echo/image")
+        topic = "image_topic:=/echo/image"
+        harness.process("-m", "newfound_runtime.testing", "--ros-args", "-p", topic)
         for width, height in ((640, 480), (1280, 720)):
             trips = {n: RoundTrip(harness, n, image(width, height)) for n in ("bare", "echo")}
             seconds = interleaved(trips, rounds=50 if quick else 500)

@@ -16,8 +16,8 @@ from rclpy.parameter import Parameter
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
+from newfound_runtime.testing import Harness, eventually, image
 from tests.bench._timing import interleaved, median_ms, percentile_ms
-from tests.harness import Harness, eventually, image
 
 SECONDS, RATE = 0.3, 30.0
 
@@ -64,7 +64,7 @@ def start(harness: Harness, name: str, *parameters: str) -> None:
     arguments = ["--ros-args", "-r", f"__node:={name}"]
     for parameter in ("always:=true", *parameters):
         arguments += ["-p", parameter]
-    harness.process("-m", "tests.nodes", *arguments)
+    harness.process("-m", "newfound_runtime.testing", *arguments)
 
 
 def film(harness: Harness, stop: threading.Event) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import yaml
 
+from newfound_core.testing import usual
 from newfound_msgs.msg import Classification, PlaceCategory
+from newfound_runtime.testing import Harness, eventually
 from tests.bench._stream import Film
-from tests.checkpoints import usual
-from tests.harness import Harness, eventually
 
 RATE = 5.0
 NODES = {

@@ -14,12 +14,12 @@ import torch
 
 from newfound_core.inference import build_inference
 from newfound_core.models import load_model
+from newfound_core.testing import usual
 from newfound_msgs.msg import Classification, PlaceCategory
-from newfound_nodes.images import to_rgb
+from newfound_runtime.images import to_rgb
+from newfound_runtime.testing import Harness, image
 from tests.bench._stream import SIZE, RoundTrip, parameters
 from tests.bench._timing import interleaved, median_ms, percentile_ms
-from tests.checkpoints import usual
-from tests.harness import Harness, image
 
 NODES = {  # contestant: node, parameters
     "classifier, frozen": ("adaptive_classifier", {"freeze": True}),

@@ -14,10 +14,10 @@ import psutil
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from newfound_msgs.msg import GroundTruth
+from newfound_runtime.testing import ACTIVE, Harness, eventually
 from newfound_sim.dataset_request import CropRequest
 from newfound_sim.generate import generate_crops
 from newfound_sim.objects import CLASSES
-from tests.harness import ACTIVE, Harness, eventually
 
 WORKERS, RATE = 2, 30.0
 TOPICS = {

@@ -1,16 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runtime nodes of newfound and the base classes they share."""
-
-import os
-
-# Read when torch loads OpenMP. By default its threads spin for a millisecond at every barrier: one
-# process alone is faster by a third then, but two of them on two cores take turns spinning and
-# come to a frame a second. Set it yourself where one process has the machine.
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-
-from newfound_nodes.images import Frame, ImageError
-from newfound_nodes.managed_node import LoadError, ManagedNode
-from newfound_nodes.parameters import Parameter
-from newfound_nodes.perception_node import PerceptionNode
-
-__all__ = ["Frame", "ImageError", "LoadError", "ManagedNode", "Parameter", "PerceptionNode"]
+"""The perception nodes of newfound and the curator."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from newfound_core.onda import OndaConfig
-from newfound_nodes.parameters import Parameter
+from newfound_runtime.parameters import Parameter
 
 _DEFAULT = OndaConfig()
 _LOW, _HIGH = _DEFAULT.anchor_entropy_band

@@ -21,11 +21,11 @@ from newfound_nodes.adaptation_persistence import Persistence
 from newfound_nodes.adaptation_services import AdaptationServices
 from newfound_nodes.adaptation_store import AdaptationStore, StateError
 from newfound_nodes.debug_images import Chart
-from newfound_nodes.images import Frame
-from newfound_nodes.managed_node import LoadError, Status
 from newfound_nodes.model_node import DEBUG_OUTPUT, ModelNode, one_line
-from newfound_nodes.parameters import Parameter
-from newfound_nodes.runtime import run
+from newfound_runtime.container import run
+from newfound_runtime.images import Frame
+from newfound_runtime.managed_node import LoadError, Status
+from newfound_runtime.parameters import Parameter
 
 STATUS_PERIOD = 1.0  # s between two AdaptationStatus
 DRIFT_SHOWN = 0.5  # nats that fill a bar of the debug image
@@ -121,9 +121,9 @@ class AdaptiveClassifier(ModelNode):
         if self._keeping is not None:
             self._keeping.save_soon()
 
-    def released(self) -> bool:
+    def stop_threads(self) -> bool:
         """End both threads; that of the adaptation finishes what it has to save."""
-        if not super().released():
+        if not super().stop_threads():
             return False
         adaptation = self._adaptation
         if self._keeping is not None:

@@ -13,10 +13,10 @@ from newfound_core.errors import CheckpointError, NewfoundError
 from newfound_core.inference import BACKENDS, Inference, InferenceConfig, build_inference
 from newfound_core.models import LoadedModel, load_model
 from newfound_nodes import debug_images, vision_messages
-from newfound_nodes.images import Frame
-from newfound_nodes.managed_node import LoadError, Output
-from newfound_nodes.parameters import Parameter
-from newfound_nodes.perception_node import PerceptionNode
+from newfound_runtime.images import Frame
+from newfound_runtime.managed_node import LoadError, Output
+from newfound_runtime.parameters import Parameter
+from newfound_runtime.perception_node import PerceptionNode
 
 VISION_OUTPUT, DEBUG_OUTPUT = "vision_classification", "debug_image"
 

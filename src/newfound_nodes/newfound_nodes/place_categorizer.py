@@ -10,11 +10,11 @@ import torch
 
 from newfound_msgs.msg import PlaceCategory
 from newfound_nodes.debug_images import Chart
-from newfound_nodes.images import Frame
 from newfound_nodes.model_node import DEBUG_OUTPUT, ModelNode
-from newfound_nodes.parameters import Parameter
 from newfound_nodes.place_belief import PlaceBelief
-from newfound_nodes.runtime import run
+from newfound_runtime.container import run
+from newfound_runtime.images import Frame
+from newfound_runtime.parameters import Parameter
 
 
 class PlaceCategorizer(ModelNode):

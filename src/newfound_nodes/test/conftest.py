@@ -4,13 +4,16 @@
 import numpy as np
 import pytest
 
+from newfound_runtime.testing import eventually, image
+from newfound_runtime.testing import ros as ros  # a fixture
+
 
 @pytest.fixture
 def checkpoint(tmp_path):
     """Writes a checkpoint of a tiny random network and returns its folder."""
 
     def make(method="source", name="", **options):
-        from tests.checkpoints import tiny
+        from newfound_core.testing import tiny
 
         return tiny(tmp_path / (name or method), method, **options)
 
@@ -21,8 +24,6 @@ def checkpoint(tmp_path):
 def picture():
     """An image message with noise of its own, whose stamp says its number."""
     import array
-
-    from tests.harness import image
 
     def make(number=0, brightness=1.0):
         message = image(64, 48, number)
@@ -44,15 +45,11 @@ def stream(ros, picture):
             self.publisher, self.number = ros.publisher(Image, topic), 0
 
         def connect(self, node):
-            from tests.harness import eventually
-
             ros.connected(self.publisher)
             eventually(lambda: node._input.reliability() == "reliable", "reliable subscription")
             return self
 
         def send(self, node, count=1, brightness=1.0):
-            from tests.harness import eventually
-
             for _ in range(count):
                 counters = node._input.counters
                 before = counters.processed + counters.failed

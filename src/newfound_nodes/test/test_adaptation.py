@@ -13,7 +13,7 @@ from newfound_core.onda import Onda, OndaConfig
 from newfound_core.onda.batch import BatchEstimator
 from newfound_nodes.adaptation import NICENESS, Adaptation
 from newfound_nodes.adaptation_store import AdaptationStore
-from tests.harness import eventually
+from newfound_runtime.testing import eventually
 
 
 @pytest.fixture

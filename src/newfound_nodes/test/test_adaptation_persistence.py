@@ -11,7 +11,7 @@ from sensor_msgs.msg import Image
 
 from newfound_msgs.msg import Classification
 from newfound_nodes.adaptive_classifier import AdaptiveClassifier
-from tests.harness import eventually
+from newfound_runtime.testing import eventually
 
 NODE = "/adaptive_classifier"
 
@@ -79,7 +79,7 @@ def test_a_state_of_another_checkpoint_is_ignored_with_one_warning_and_kept(
     ros.change(NODE, "cleanup")
     ros.set(NODE, checkpoint=str(checkpoint(name="retrained", seed=2)))
     assert ros.change(NODE, "configure")
-    [told] = eventually(lambda: ros.complaints(NODE))
+    [told] = eventually(lambda: ros.warnings(NODE))
     assert "saved adaptation ignored" in told
     assert "states of other checkpoints" in told
     assert node._adaptation.onda.drift().maximum == 0
@@ -104,7 +104,7 @@ def test_a_file_that_does_not_fit_is_ignored_with_one_warning(
         key = load_model(tmp_path / "other").digest[:16]
         file.rename(file.with_name(f"{key}.latest.safetensors"))
     assert ros.change(NODE, "configure")
-    [told] = eventually(lambda: ros.complaints(NODE))
+    [told] = eventually(lambda: ros.warnings(NODE))
     assert "saved adaptation ignored" in told
     assert node._adaptation.onda.drift().maximum == 0
 

@@ -16,10 +16,10 @@ from newfound_core.models import load_model
 from newfound_core.onda import Onda, OndaConfig, guards
 from newfound_core.onda.batch import BatchEstimator
 from newfound_msgs.msg import AdaptationStatus, Classification
-from newfound_nodes import perception_node
 from newfound_nodes.adaptive_classifier import AdaptiveClassifier
-from newfound_nodes.images import to_rgb
-from tests.harness import UNCONFIGURED, eventually, values
+from newfound_runtime import perception_node
+from newfound_runtime.images import to_rgb
+from newfound_runtime.testing import UNCONFIGURED, eventually, values
 
 NODE = "/adaptive_classifier"
 QUICK = {"frames_per_update": 2, "momentum": 0.5}
@@ -133,7 +133,7 @@ def test_updates_that_keep_failing_are_told_and_do_not_flood_the_log(ros, runnin
     assert unwell.level == DiagnosticStatus.WARN
     assert values(unwell)["updates_failed"] == "3"
     eventually(lambda: "the last update failed, 3 in all" in told[-1].message)
-    [line] = ros.complaints(NODE)
+    [line] = ros.warnings(NODE)
     assert "out of memory" in line
 
 
@@ -329,9 +329,9 @@ def test_what_cannot_work_keeps_the_node_unconfigured_with_one_line(ros, checkpo
     for number, (parameters, said) in enumerate(cases):
         name = f"case_{number}"
         node = ros.add(AdaptiveClassifier, name, **parameters)
-        eventually(lambda name=name: ros.complaints(name))
+        eventually(lambda name=name: ros.warnings(name))
         eventually(lambda node=node: node.state() == UNCONFIGURED)
-        [line] = ros.complaints(name)
+        [line] = ros.warnings(name)
         assert said in line
         assert "\n" not in line
 
@@ -346,7 +346,7 @@ def test_a_node_without_its_checkpoint_leaves_the_others_of_its_container_alone(
 /place_categorizer: {{ros__parameters: {{checkpoint: {checkpoint("wbn")}}}}}
 """)
     container = ros.process(
-        "-m", "newfound_nodes.container", "--ros-args", "--params-file", str(file)
+        "-m", "newfound_runtime.container", "--ros-args", "--params-file", str(file)
     )
     ros.becomes_active("/place_categorizer")
     assert ros.state(NODE) == UNCONFIGURED

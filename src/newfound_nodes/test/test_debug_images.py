@@ -4,7 +4,7 @@ import pytest
 from std_msgs.msg import Header
 
 from newfound_nodes.debug_images import BAR, WIDTH, Chart, annotate, draw, message
-from newfound_nodes.images import to_rgb
+from newfound_runtime.images import to_rgb
 
 
 def bars(picture):

@@ -8,9 +8,9 @@ from sensor_msgs.msg import Image
 from newfound_core.models import load_model
 from newfound_core.place_filter import PlaceFilter
 from newfound_msgs.msg import PlaceCategory
-from newfound_nodes.images import to_rgb
 from newfound_nodes.place_categorizer import PlaceCategorizer
-from tests.harness import ACTIVE, UNCONFIGURED, eventually, values
+from newfound_runtime.images import to_rgb
+from newfound_runtime.testing import ACTIVE, UNCONFIGURED, eventually, values
 
 PLACES = ("corridor", "kitchen", "office")
 
@@ -93,9 +93,9 @@ def test_an_impossible_probability_of_change_is_refused(ros, running, value):
 
 def test_a_checkpoint_of_another_method_keeps_the_node_unconfigured(ros, checkpoint):
     ros.add(PlaceCategorizer, checkpoint=str(checkpoint("source")))
-    eventually(lambda: ros.complaints("place_categorizer"))
+    eventually(lambda: ros.warnings("place_categorizer"))
     assert ros.state("/place_categorizer") == UNCONFIGURED
-    [line] = ros.complaints("place_categorizer")
+    [line] = ros.warnings("place_categorizer")
     assert "method 'source', but bn or bsf or wbn is needed" in line
 
 

@@ -13,7 +13,7 @@ from std_msgs.msg import Header
 from newfound_msgs.msg import OpenWorldDetection, OpenWorldDetections
 from newfound_nodes import vision_messages
 from newfound_nodes.place_categorizer import PlaceCategorizer
-from tests.harness import eventually
+from newfound_runtime.testing import eventually
 
 
 @dataclass

@@ -14,9 +14,9 @@ from std_msgs.msg import Header
 from std_srvs.srv import SetBool, Trigger
 
 from newfound_msgs.msg import GroundTruth
-from newfound_nodes.managed_node import LoadError, ManagedNode, Output, Status
-from newfound_nodes.parameters import Parameter
-from newfound_nodes.runtime import run
+from newfound_runtime.container import run
+from newfound_runtime.managed_node import LoadError, ManagedNode, Output, Status
+from newfound_runtime.parameters import Parameter
 from newfound_sim import camera_messages as messages
 from newfound_sim.errors import SimulationError
 from newfound_sim.film_ahead import default_cache, film_ahead
@@ -132,7 +132,7 @@ class SimCamera(ManagedNode):
         if self._metronome is not None:
             self._metronome.stop()
 
-    def released(self) -> bool:
+    def stop_threads(self) -> bool:
         """Wait for the frame under way."""
         return self._metronome is None or self._metronome.stopped(PATIENCE)
 

@@ -5,6 +5,7 @@ import cv2
 import numpy as np
 import pytest
 
+from newfound_runtime.testing import ros as ros  # a fixture
 from newfound_sim.clip import Clip, ClipFrame
 from newfound_sim.truth import SeenObject, Truth
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from std_msgs.msg import Header
 
-from newfound_nodes import images
+from newfound_runtime import images
 from newfound_sim import camera_messages as messages
 from newfound_sim.player import Pixels
 from newfound_sim.rendering import View

@@ -10,10 +10,10 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_srvs.srv import SetBool, Trigger
 
 from newfound_msgs.msg import GroundTruth
-from newfound_nodes import images
-from newfound_nodes.container import node_class
+from newfound_runtime import images
+from newfound_runtime.container import node_class
+from newfound_runtime.testing import ACTIVE, INACTIVE, UNCONFIGURED, eventually, values
 from newfound_sim.sim_camera import SimCamera
-from tests.harness import ACTIVE, INACTIVE, UNCONFIGURED, eventually, values
 
 
 def brightness(message: Image) -> int:

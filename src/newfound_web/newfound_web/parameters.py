@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from newfound_nodes.parameters import Parameter
+from newfound_runtime.parameters import Parameter
 from newfound_web.assembly import WebSettings
 from newfound_web.collecting import CollectSettings
 from newfound_web.fetching import FetchSettings

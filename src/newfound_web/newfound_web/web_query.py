@@ -16,8 +16,8 @@ from lifecycle_msgs.msg import State
 from newfound_core.errors import NewfoundError
 from newfound_msgs.msg import FetchedImage, LabelCandidate
 from newfound_msgs.srv import FetchImages, QueryLabel
-from newfound_nodes.managed_node import LoadError, ManagedNode, Status
-from newfound_nodes.runtime import run
+from newfound_runtime.container import run
+from newfound_runtime.managed_node import LoadError, ManagedNode, Status
 from newfound_web.assembly import Desk, Sight
 from newfound_web.collecting import FetchAnswer
 from newfound_web.deferred_service import Answer, DeferredService
@@ -76,7 +76,7 @@ class WebQuery(ManagedNode):
         for future in list(self._under_way):
             future.cancel()
 
-    def released(self) -> bool:
+    def stop_threads(self) -> bool:
         """End the loop and its connections."""
         if self._loop is None or self._desk is None:
             return True

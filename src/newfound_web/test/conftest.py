@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from newfound_runtime.testing import ros as ros  # a fixture
 from newfound_web.cache import DiskCache
 from newfound_web.fetching import Fetcher, FetchSettings
 from newfound_web.loop_thread import LoopThread

@@ -2,9 +2,9 @@
 import time
 
 from newfound_msgs.srv import FetchImages
-from newfound_nodes import ManagedNode
+from newfound_runtime import ManagedNode
+from newfound_runtime.testing import ACTIVE, eventually
 from newfound_web.deferred_service import DeferredService
-from tests.harness import ACTIVE, eventually
 
 
 class Patient(ManagedNode):

@@ -13,9 +13,10 @@ import yaml
 from PIL import Image
 
 from newfound_msgs.srv import FetchImages, QueryLabel
+from newfound_runtime.testing import ACTIVE, UNCONFIGURED, eventually, values
 from newfound_web.parameters import PARAMETERS
 from newfound_web.web_query import WebQuery
-from tests.harness import ACTIVE, ROOT, UNCONFIGURED, eventually, values
+from tests import ROOT
 
 KEY = "AIzaSy-leave-no-trace"
 NODE = "/web_query"

@@ -23,9 +23,9 @@ from newfound_nodes.curation.messages import proposal_message, proposals_message
 from newfound_nodes.curation.parameters import PARAMETERS
 from newfound_nodes.curation.proposal import Phase, Proposal, Rules
 from newfound_nodes.curation.services import Services
-from newfound_nodes.managed_node import LoadError, ManagedNode, Status
-from newfound_nodes.qos import LATCHED
-from newfound_nodes.runtime import run
+from newfound_runtime.container import run
+from newfound_runtime.managed_node import LoadError, ManagedNode, Status
+from newfound_runtime.qos import LATCHED
 
 _TICK = 0.25  # s between two looks at what is due
 _DECISIONS = {

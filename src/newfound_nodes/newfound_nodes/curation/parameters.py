@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parameters of the curator."""
 
-from newfound_nodes.parameters import Parameter
+from newfound_runtime.parameters import Parameter
 
 PARAMETERS = (
     Parameter("detector", "open_world_detector", "Name of the detector's node."),

@@ -12,7 +12,7 @@ from newfound_msgs.srv import AddUnknownClass, DismissUnknown, FetchImages, Quer
 from newfound_nodes.curation.caller import Caller, Hand
 from newfound_nodes.curation.fetched_images import default_folder, read_images
 from newfound_nodes.curation.proposal import Phase, Proposal
-from newfound_nodes.managed_node import ManagedNode
+from newfound_runtime.managed_node import ManagedNode
 
 
 class Services:

@@ -11,8 +11,8 @@ import numpy as np
 from rclpy.node import Node
 from sensor_msgs.msg import Image
 
-from newfound_nodes import images
-from newfound_nodes.image_input import ImageInput
+from newfound_runtime import images
+from newfound_runtime.image_input import ImageInput
 
 _RECENT = 10  # depth images kept to choose from
 _JUDGED, _MISSED = 30, 5  # frames, and how many of them without depth are a problem

@@ -18,7 +18,6 @@ from newfound_core.errors import NewfoundError
 from newfound_core.knowledge.knowledge_base import VERSIONS
 from newfound_msgs import msg
 from newfound_nodes import Frame, LoadError, PerceptionNode, debug_images, vision_messages
-from newfound_nodes.managed_node import Output, Status
 from newfound_nodes.model_node import one_line
 from newfound_nodes.open_world.debug_image import draw
 from newfound_nodes.open_world.depth_input import DepthInput
@@ -36,8 +35,9 @@ from newfound_nodes.open_world.parameters import PARAMETERS
 from newfound_nodes.open_world.proposers import make_proposer
 from newfound_nodes.open_world.services import KnowledgeServices
 from newfound_nodes.open_world.settings import detector_config, learning_options, mind_config
-from newfound_nodes.qos import LATCHED
-from newfound_nodes.runtime import run
+from newfound_runtime.container import run
+from newfound_runtime.managed_node import Output, Status
+from newfound_runtime.qos import LATCHED
 
 _VISION = "vision_detections"
 _FROM_FRAMES = ("detections", "debug_image", "unknowns")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parameters of the open-world detector."""
 
-from newfound_nodes.parameters import Parameter
+from newfound_runtime.parameters import Parameter
 
 PARAMETERS = (
     Parameter(

@@ -7,9 +7,9 @@ from typing import Any
 from newfound_core.detection.unknown_object import UnknownObject
 from newfound_core.knowledge.labels import problem_with_label
 from newfound_core.open_world.job import Job, LearningOptions
-from newfound_nodes import images
-from newfound_nodes.images import ImageError
 from newfound_nodes.open_world.job_folders import CURRENT_KNOWLEDGE, source_unknown
+from newfound_runtime import images
+from newfound_runtime.images import ImageError
 
 FEWEST_IMAGES = 2  # one to learn from, one to hold out
 MOST_IMAGES = 200

@@ -17,13 +17,13 @@ from newfound_msgs.srv import (
     ListClasses,
     RestoreKnowledge,
 )
-from newfound_nodes.managed_node import ManagedNode
 from newfound_nodes.open_world.job_status import JobStatus
 from newfound_nodes.open_world.learn_action import LearnAction
 from newfound_nodes.open_world.learning_queue import QueueFullError
 from newfound_nodes.open_world.messages import knowledge_message
 from newfound_nodes.open_world.mind import Mind
 from newfound_nodes.open_world.requests import RefusedError
+from newfound_runtime.managed_node import ManagedNode
 
 _BUSY = "a class is being learned: wait for it, or call ~/cancel_learning"
 _CODES: tuple[tuple[type[Exception], str], ...] = (

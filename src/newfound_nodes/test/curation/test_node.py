@@ -23,8 +23,8 @@ from newfound_msgs.srv import (
     QueryLabel,
 )
 from newfound_nodes.curation.node import Curator
-from newfound_nodes.qos import LATCHED
-from tests.harness import ACTIVE, eventually, values
+from newfound_runtime.qos import LATCHED
+from newfound_runtime.testing import ACTIVE, eventually, values
 
 NODE, ASK = "/curator", ConfirmLabel.Request
 TEAPOT = LabelCandidate(label="teapot", confidence=0.8, provider="library")

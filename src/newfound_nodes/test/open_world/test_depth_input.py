@@ -9,7 +9,7 @@ from builtin_interfaces.msg import Time
 from sensor_msgs.msg import Image
 
 from newfound_nodes.open_world.depth_input import DepthInput
-from tests.harness import eventually
+from newfound_runtime.testing import eventually
 
 NOW = Time(sec=5, nanosec=500_000_000)
 TOLERANCE = 0.05

@@ -11,7 +11,7 @@ from newfound_core.knowledge.errors import DamagedError, StorageError
 from newfound_core.open_world import job as jobs
 from newfound_nodes.open_world.learner_process import LearnerProcess
 from newfound_nodes.open_world.learning_queue import LearningQueue, QueueFullError, Switching
-from tests.harness import eventually
+from newfound_runtime.testing import eventually
 
 
 class Owner:

@@ -15,7 +15,7 @@ from newfound_msgs.srv import AddUnknownClass
 from newfound_nodes.open_world.learning_queue import LearningQueue, QueueFullError
 from newfound_nodes.open_world.mind import Listener, Mind, MindConfig
 from newfound_nodes.open_world.requests import RefusedError
-from tests.harness import eventually
+from newfound_runtime.testing import eventually
 
 RED, YELLOW = (220, 40, 40), (230, 220, 40)
 

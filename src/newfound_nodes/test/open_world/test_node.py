@@ -16,6 +16,7 @@ from sensor_msgs.msg import CompressedImage, Image
 from std_srvs.srv import Trigger
 
 from newfound_core.open_world.memory_store import load_memory
+from newfound_core.testing import tiny_open_world
 from newfound_msgs.action import LearnClass
 from newfound_msgs.msg import (
     KnowledgeBase,
@@ -32,9 +33,8 @@ from newfound_msgs.srv import (
     RestoreKnowledge,
 )
 from newfound_nodes.open_world.node import OpenWorldDetector
-from newfound_nodes.qos import LATCHED
-from tests.checkpoints import tiny_open_world
-from tests.harness import ACTIVE, UNCONFIGURED, eventually, image, values
+from newfound_runtime.qos import LATCHED
+from newfound_runtime.testing import ACTIVE, UNCONFIGURED, eventually, image, values
 
 RED, YELLOW = (220, 40, 40), (230, 220, 40)
 NODE = "/open_world_detector"

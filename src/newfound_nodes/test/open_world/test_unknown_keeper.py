@@ -9,7 +9,7 @@ import pytest
 from newfound_core.detection.detector import Detection
 from newfound_core.detection.unknowns import UnknownsConfig, View
 from newfound_nodes.open_world.unknown_keeper import UnknownKeeper
-from tests.harness import eventually
+from newfound_runtime.testing import eventually
 
 DAY = 86400.0
 

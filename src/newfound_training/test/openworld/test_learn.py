@@ -22,9 +22,9 @@ from newfound_core.open_world.job import (
     read_result,
 )
 from newfound_core.open_world.memory_store import encoded, load_memory
+from newfound_core.testing import tiny_open_world
 from newfound_training.commands import main
 from newfound_training.openworld.verdict import FEWEST_SAMPLES
-from tests.checkpoints import tiny_open_world
 
 OPTIONS = LearningOptions(epochs=4, learning_rate=0.01, frozen_stages=2, max_accuracy_loss=1.0)
 

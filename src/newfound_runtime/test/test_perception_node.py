@@ -11,9 +11,17 @@ from lifecycle_msgs.msg import State
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
-from newfound_nodes import PerceptionNode, perception_node
-from tests.harness import ACTIVE, FINALIZED, INACTIVE, UNCONFIGURED, eventually, image, values
-from tests.nodes import Echo
+from newfound_runtime import PerceptionNode, perception_node
+from newfound_runtime.testing import (
+    ACTIVE,
+    FINALIZED,
+    INACTIVE,
+    UNCONFIGURED,
+    Echo,
+    eventually,
+    image,
+    values,
+)
 
 
 def worker_threads() -> list[str]:

@@ -10,10 +10,10 @@ from typing import Any
 from rclpy.node import Node
 from sensor_msgs.msg import CompressedImage, Image
 
-from newfound_nodes import images, qos
-from newfound_nodes.images import Frame
-from newfound_nodes.mailbox import Mailbox, StreamCounters
-from newfound_nodes.receiver import Receiver
+from newfound_runtime import images, qos
+from newfound_runtime.images import Frame
+from newfound_runtime.rclpy_compat import Receiver
+from newfound_runtime.stream import Mailbox, StreamCounters
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
-from newfound_nodes.runtime import run
-from tests.nodes import Echo
+from newfound_runtime.container import run
+from newfound_runtime.testing import Echo
 
 
 class Broken(Echo):

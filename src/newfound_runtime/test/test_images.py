@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from PIL import Image as PillowImage
 from sensor_msgs.msg import CompressedImage, Image
 
-from newfound_nodes import images
-from newfound_nodes.images import ImageError
+from newfound_runtime import images
+from newfound_runtime.images import ImageError
 
 RNG = np.random.default_rng(7)
 RGB = RNG.integers(0, 256, (6, 8, 3), np.uint8)

@@ -8,21 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from lifecycle_msgs.msg import State
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.event_handler import PublisherEventCallbacks
 from rclpy.exceptions import ParameterException
-from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 from rclpy.lifecycle.node import LifecycleNodeMixin
 from rclpy.node import Node
 from rclpy.parameter import Parameter as RosParameter
 from rclpy.qos import QoSProfile
 
-from newfound_nodes.diagnostics import status_message
-from newfound_nodes.parameters import Parameter, declare, problems
+from newfound_runtime.parameters import Parameter, declare, problems
+from newfound_runtime.rclpy_compat import answer_impossible_transitions, current_state
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 Status = tuple[bytes, str, dict[str, object]]  # level, sentence, values
@@ -68,7 +67,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
     def deactivated(self) -> None:
         """Outputs are closed: stop, without waiting for anything slow."""
 
-    def released(self) -> bool:
+    def stop_threads(self) -> bool:
         """Threads have to end now; False if one does not. `unload` comes next if they did."""
         return True
 
@@ -109,7 +108,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
 
     def state(self) -> int:
         """The lifecycle state now, one of lifecycle_msgs/State's numbers."""
-        return self._state_machine.current_state[0]
+        return current_state(self)[0]
 
     # Construction and end ----------------------------------------------------------------
 
@@ -119,7 +118,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         # transition loads a model, and the state machine itself refuses a second transition.
         self._lifecycle_group = ReentrantCallbackGroup()
         LifecycleNodeMixin.__init__(self, callback_group=self._lifecycle_group)
-        self._answer_impossible_transitions()
+        answer_impossible_transitions(self)
         self._loaded = False
         self._looking = threading.Lock()  # held while `diagnose` looks at what `load` made
         self._outputs: dict[str, Any] = {}
@@ -135,15 +134,15 @@ class ManagedNode(LifecycleNodeMixin, Node):
     def close(self) -> None:
         """Let go of everything, whatever the state. For the end of the process."""
         if self._loaded:
-            self.guarded(self.deactivated)
-            if self.guarded(self.released):
+            self.log_exceptions(self.deactivated)
+            if self.log_exceptions(self.stop_threads):
                 self._unload()
         self._loaded = False
 
     def _unload(self) -> None:
         self._loaded = False
         with self._looking:
-            self.guarded(self.unload)
+            self.log_exceptions(self.unload)
 
     # Parameters --------------------------------------------------------------------------
 
@@ -182,7 +181,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         for name in names:
             self._refused_at_start.pop(name, None)
         if self._loaded and names & self._declared.keys():
-            self.guarded(self.parameters_changed, names)
+            self.log_exceptions(self.parameters_changed, names)
 
     # Lifecycle ---------------------------------------------------------------------------
 
@@ -202,7 +201,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         started = time.monotonic()
         try:
             self._make_outputs()
-            in_passing(self._load)
+            run_in_thread(self._load)
         except LoadError as error:
             self.get_logger().error(f"not configured: {error}")
             self._destroy_outputs()
@@ -218,7 +217,8 @@ class ManagedNode(LifecycleNodeMixin, Node):
         self.load()
         self._loaded = True
         # `load` may have read a live parameter before it was changed.
-        self.guarded(self.parameters_changed, {p.name for p in self._declared.values() if p.live})
+        live = {p.name for p in self._declared.values() if p.live}
+        self.log_exceptions(self.parameters_changed, live)
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Open the outputs and begin; on failure the node stays inactive."""
@@ -227,7 +227,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
             self.activated()
         except Exception:
             self.log_traceback("not activated")
-            self.guarded(self.deactivated)
+            self.log_exceptions(self.deactivated)
             super().on_deactivate(state)
             return FAILURE
         return result
@@ -235,12 +235,12 @@ class ManagedNode(LifecycleNodeMixin, Node):
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Stop at once: what is still in work is not published."""
         result = super().on_deactivate(state)
-        self.guarded(self.deactivated)
+        self.log_exceptions(self.deactivated)
         return result
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Let go of the model; fails, and can be tried again, while a thread does not end."""
-        if not self.guarded(self.released):
+        if not self.log_exceptions(self.stop_threads):
             return FAILURE
         self._unload()
         self._destroy_outputs()
@@ -256,26 +256,6 @@ class ManagedNode(LifecycleNodeMixin, Node):
         """A transition broke in a way the base did not expect: back to unconfigured."""
         self.get_logger().error(f"a transition from '{state.label}' failed; unconfigured now")
         return self.on_shutdown(state)
-
-    def _answer_impossible_transitions(self) -> None:
-        """Answer a transition that the state does not allow with success=False.
-
-        rclpy raises out of the service callback instead: the client would wait for ever and
-        the executor, with all its other nodes, would stop.
-        """
-        change_state = self._service_change_state.callback
-
-        def answering(request: Any, response: Any) -> Any:
-            try:
-                return change_state(request, response)
-            except rclpy_implementation.RCLError:
-                wish = request.transition.label or request.transition.id
-                here = self._state_machine.current_state[1]
-                self.get_logger().warning(f"transition '{wish}' is not possible in '{here}'")
-                response.success = False
-                return response
-
-        self._service_change_state.callback = answering
 
     # Outputs and reports -----------------------------------------------------------------
 
@@ -293,18 +273,18 @@ class ManagedNode(LifecycleNodeMixin, Node):
 
     def _listeners_changed(self) -> None:
         if self.state() == State.PRIMARY_STATE_ACTIVE:
-            self.guarded(self.listeners_changed)
+            self.log_exceptions(self.listeners_changed)
 
     def _tick(self) -> None:
         """Once a second: look around, tell how things are."""
         self._listeners_changed()
-        label = self._state_machine.current_state[1]
+        label = current_state(self)[1]
         level, text, values = DiagnosticStatus.OK, label, {}
         if self._refused_at_start:
             level, text = DiagnosticStatus.ERROR, "; ".join(self._refused_at_start.values())
         elif label == "active":
             unwell = (DiagnosticStatus.ERROR, "health failed; see the log", {})
-            level, text, values = self.guarded(self.health) or unwell
+            level, text, values = self.log_exceptions(self.health) or unwell
         if self._loaded:
             values = {**values, **self._diagnosis()}
         now, name = self.get_clock().now().to_msg(), self.get_fully_qualified_name()
@@ -313,9 +293,9 @@ class ManagedNode(LifecycleNodeMixin, Node):
 
     def _diagnosis(self) -> Mapping[str, object]:
         with self._looking:
-            return (self.guarded(self.diagnose) or {}) if self._loaded else {}
+            return (self.log_exceptions(self.diagnose) or {}) if self._loaded else {}
 
-    def guarded(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def log_exceptions(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a hook; if it raises, log the traceback and return None."""
         try:
             return function(*arguments)
@@ -328,7 +308,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         self.get_logger().error(f"{what}\n{traceback.format_exc()}")
 
 
-def in_passing(work: Callable[[], None]) -> None:
+def run_in_thread(work: Callable[[], None]) -> None:
     """Do it in a thread that ends with it.
 
     OpenMP keeps a team of threads for every living thread that has computed, and once there are
@@ -337,3 +317,15 @@ def in_passing(work: Callable[[], None]) -> None:
     """
     with ThreadPoolExecutor(1) as passing:
         passing.submit(work).result()
+
+
+def status_message(
+    stamp: object, name: str, level: bytes, text: str, values: Mapping[str, object]
+) -> DiagnosticArray:
+    """One node's status as it goes out on /diagnostics."""
+    status = DiagnosticStatus(level=level, name=name, message=text)
+    status.hardware_id = str(values.get("device", ""))
+    status.values = [KeyValue(key=key, value=str(value)) for key, value in values.items()]
+    array = DiagnosticArray(status=[status])
+    array.header.stamp = stamp
+    return array

@@ -4,8 +4,8 @@ import threading
 import rclpy
 from std_msgs.msg import Header
 
-from newfound_nodes.receiver import Receiver
-from tests.harness import eventually, profile
+from newfound_runtime.rclpy_compat import Receiver
+from newfound_runtime.testing import eventually, profile
 
 
 def header(number: int) -> Header:

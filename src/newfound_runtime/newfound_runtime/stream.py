@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a frame waits for the worker: one slot, newest wins."""
+"""A stream of frames between subscription and worker: a one-slot mailbox, counters, health."""
 
 import threading
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from diagnostic_msgs.msg import DiagnosticStatus
+
+STALE_AFTER = 3.0  # s without a frame while one is asked for
+FAILING_AFTER = 10  # frames failed in a row
 T = TypeVar("T")
 
 
@@ -101,3 +106,38 @@ class StreamCounters:
                         rank = min(len(values) - 1, len(values) * percent // 100)
                         numbers[f"{name}_p{percent}_ms"] = round(1e3 * values[rank], 2)
             return numbers
+
+
+class StreamHealth:
+    """Turns counters into a level, a sentence and a rate."""
+
+    def __init__(self) -> None:
+        self._at = time.monotonic()
+        self._processed = self._received = self._failed = 0
+        self._last_arrival = self._at
+
+    def assess(
+        self, counters: StreamCounters, subscribed: bool
+    ) -> tuple[bytes, str, dict[str, object]]:
+        """Level, message and values since the last call."""
+        now = time.monotonic()
+        numbers: dict[str, object] = dict(counters.snapshot())
+        seconds = max(now - self._at, 1e-3)
+        numbers["rate_hz"] = round((counters.processed - self._processed) / seconds, 2)
+        newly_failed = counters.failed - self._failed
+        if counters.received != self._received or not subscribed:
+            self._last_arrival = now
+        self._at, self._processed = now, counters.processed
+        self._received, self._failed = counters.received, counters.failed
+
+        if counters.consecutive_failures >= FAILING_AFTER:
+            message = f"the last {counters.consecutive_failures} frames failed; see the log"
+            return DiagnosticStatus.ERROR, message, numbers
+        if newly_failed:
+            return DiagnosticStatus.WARN, f"{newly_failed} frames failed", numbers
+        if not subscribed:
+            return DiagnosticStatus.OK, "idle: nobody listens to the outputs", numbers
+        if now - self._last_arrival > STALE_AFTER:
+            silence = now - self._last_arrival
+            return DiagnosticStatus.WARN, f"no image for {silence:.0f} s", numbers
+        return DiagnosticStatus.OK, "running", numbers

@@ -4,7 +4,7 @@ import math
 import pytest
 from rclpy.parameter import Parameter as RosParameter
 
-from newfound_nodes.parameters import Parameter, declare, problems
+from newfound_runtime.parameters import Parameter, declare, problems
 
 MOMENTUM = Parameter("momentum", 0.1, "Weight of an update.", minimum=0.0, maximum=1.0, live=True)
 FRAMES = Parameter("frames", 10, "Frames behind an update.", minimum=2)

@@ -9,10 +9,9 @@ from PIL import Image as PillowImage
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
-from newfound_nodes import qos
-from newfound_nodes.image_input import Pace
-from tests.harness import eventually, image
-from tests.nodes import Echo
+from newfound_runtime import qos
+from newfound_runtime.image_input import Pace
+from newfound_runtime.testing import Echo, eventually, image
 
 
 def test_nothing_is_subscribed_until_somebody_listens_and_nothing_after(ros):

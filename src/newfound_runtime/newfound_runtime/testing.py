@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The other side of a node under test: a real ROS client with waits on conditions, not on time."""
+"""Test helpers: a real ROS client with waits on conditions, not on time, and a node to try.
+
+Used by the tests and benchmarks of every package; needs pytest.
+"""
 
 import array
 import gc
@@ -11,10 +14,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from lifecycle_msgs.msg import State, Transition
@@ -25,11 +28,14 @@ from rclpy.executors import MultiThreadedExecutor
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
+from std_msgs.msg import Header
 
-from newfound_nodes.runtime import spin
+from newfound_runtime.container import run, spin
+from newfound_runtime.images import Frame
+from newfound_runtime.parameters import Parameter as NodeParameter
+from newfound_runtime.perception_node import PerceptionNode
 
 os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")  # nothing leaves this machine
-ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 60.0  # s; reached only when something is broken
 EVERYTHING_SO_FAR = QoSProfile(depth=1000, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 LOST_AFTER = 10.0  # s; a request without an answer is sent again
@@ -66,6 +72,14 @@ def image(width: int = 64, height: int = 48, number: int = 0) -> Image:
     return message
 
 
+@pytest.fixture
+def ros():
+    """A real ROS client to test a node with, in a domain of its own."""
+    harness = Harness()
+    yield harness
+    harness.close()
+
+
 class Harness:
     """An executor in a thread and a client node; everything added ends with it.
 
@@ -79,7 +93,6 @@ class Harness:
         self.environment = {
             **os.environ,
             "ROS_DOMAIN_ID": str(domain),
-            "PYTHONPATH": python_path(),
         }
         self.context = rclpy.Context()
         rclpy.init(context=self.context, domain_id=domain)
@@ -111,7 +124,6 @@ class Harness:
         """Start a Python process of ours, in the same ROS domain; ended with the harness."""
         child = subprocess.Popen(
             [sys.executable, *arguments],
-            cwd=ROOT,
             env={**self.environment, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -188,7 +200,7 @@ class Harness:
         """Whether a node has logged a message with this text."""
         return any(text in message.msg for message in self._log)
 
-    def complaints(self, node: str) -> list[str]:
+    def warnings(self, node: str) -> list[str]:
         """What a node has logged as warnings and errors, in order."""
         logger = node.strip("/").replace("/", ".")
         found = [m for m in self._log if m.name == logger]
@@ -219,11 +231,6 @@ class Harness:
         gc.collect()
 
 
-def python_path() -> str:
-    """The path for child processes: the repository on top of what the workspace set."""
-    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-
-
 def profile(reliable: bool) -> QoSProfile:
     """Reliable or best effort, deep enough that tests lose nothing by their own slowness."""
     return QoSProfile(
@@ -235,3 +242,61 @@ def profile(reliable: bool) -> QoSProfile:
 def values(status: DiagnosticStatus) -> dict[str, str]:
     """The key-value pairs of a diagnostic status."""
     return {pair.key: pair.value for pair in status.values}
+
+
+class Echo(PerceptionNode):
+    """Answers each frame with its header, after as long as a model would take."""
+
+    NAME = "echo"
+    PARAMETERS = (
+        NodeParameter("seconds", 0.0, "Time per frame (s).", minimum=0.0, maximum=10.0, live=True),
+        NodeParameter(
+            "busy", False, "Compute instead of sleeping, holding the interpreter.", live=True
+        ),
+        NodeParameter("always", False, "Process frames even if nobody listens."),
+        NodeParameter("mood", "calm", "To try choices.", choices=("calm", "wild"), live=True),
+        NodeParameter("load_seconds", 0.0, "How long the model takes to load."),
+        NodeParameter(
+            "fail_in", "", "Where to raise: load, process, check, diagnose, unload.", live=True
+        ),
+    )
+    OUTPUTS: ClassVar = {"echo": (Header, 10)}
+
+    def load(self) -> None:
+        self.fail("load")
+        time.sleep(self.param("load_seconds"))
+        self.shapes: list[tuple[int, ...]] = []
+
+    def process(self, frame: Frame) -> None:
+        self.fail("process")
+        end = time.monotonic() + self.param("seconds")
+        while self.param("busy") and time.monotonic() < end:
+            sum(range(1000))
+        time.sleep(max(0.0, end - time.monotonic()))
+        self.shapes = [*self.shapes[-9:], frame.rgb.shape]
+        self.publish("echo", frame.header)
+
+    def unload(self) -> None:
+        self.fail("unload")
+
+    def check_parameters(self, values) -> str | None:
+        if values.get("mood") == "wild":
+            self.fail("check")
+            if values.get("seconds", self.param("seconds")) > 1:
+                return "a wild mood goes with at most one second"
+        return None
+
+    def needs_every_frame(self) -> bool:
+        return self.param("always")
+
+    def diagnose(self):
+        self.fail("diagnose")
+        return {"device": "cpu", "pid": os.getpid()}
+
+    def fail(self, where: str) -> None:
+        if self.param("fail_in") == where:
+            raise RuntimeError(f"asked to fail in {where}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(Echo))

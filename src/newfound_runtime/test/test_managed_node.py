@@ -6,9 +6,8 @@ from typing import ClassVar
 
 from std_msgs.msg import Header
 
-from newfound_nodes import LoadError, ManagedNode, Parameter
-from tests.harness import ACTIVE, INACTIVE, UNCONFIGURED, eventually
-from tests.nodes import Echo
+from newfound_runtime import LoadError, ManagedNode, Parameter
+from newfound_runtime.testing import ACTIVE, INACTIVE, UNCONFIGURED, Echo, eventually
 
 
 class Driver(ManagedNode):

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from diagnostic_msgs.msg import DiagnosticStatus
 
-from newfound_nodes.diagnostics import StreamHealth
-from newfound_nodes.image_input import ImageInput, Letter, open_letter
-from newfound_nodes.images import Frame, ImageError
-from newfound_nodes.managed_node import ManagedNode, Status
-from newfound_nodes.parameters import Parameter
+from newfound_runtime.image_input import ImageInput, Letter, open_letter
+from newfound_runtime.images import Frame, ImageError
+from newfound_runtime.managed_node import ManagedNode, Status
+from newfound_runtime.parameters import Parameter
+from newfound_runtime.stream import StreamHealth
 
 REPORT_EVERY = 5.0  # s between two reports of the same kind of trouble
 WORKER_PATIENCE = 60.0  # s that a clean-up waits for the frame in work
@@ -99,7 +99,7 @@ class PerceptionNode(ManagedNode):
         if self._input is not None:
             self._input.close()
 
-    def released(self) -> bool:
+    def stop_threads(self) -> bool:
         """End the worker, which may have to finish its frame first."""
         if self._worker is None:
             return True

@@ -13,16 +13,21 @@ the node's full name. A node that cannot be made is reported; the others run.
 import functools
 import importlib
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 
 import rclpy
+from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor, ShutdownException
+from rclpy.logging import get_logger
 from rclpy.node import Node
 
-from newfound_nodes.managed_node import ManagedNode
-from newfound_nodes.runtime import NodeFactory, serve
+from newfound_core.allocation import keep_freed_memory
+from newfound_runtime.managed_node import ManagedNode
+from newfound_runtime.rclpy_compat import InvalidHandle
 
 GROUP = "newfound.nodes"
+NodeFactory = Callable[[], Node]
 
 
 class ContainerError(Exception):
@@ -56,6 +61,68 @@ def make_node(entry: str, base: str = "/") -> ManagedNode:
     rules = [f"__ns:={namespace}", f"__node:={name or loaded.NAME}"]
     arguments = ["--ros-args", *(part for rule in rules for part in ("-r", rule))]
     return loaded(cli_args=arguments)
+
+
+def run(node_class: type[ManagedNode], arguments: Sequence[str] | None = None) -> int:
+    """The body of an executable: one node until Ctrl-C or SIGTERM; returns the exit code."""
+    rclpy.init(args=arguments)
+    try:
+        return serve([node_class])
+    finally:
+        rclpy.try_shutdown()
+
+
+def serve(factories: Sequence[NodeFactory]) -> int:
+    """Make the nodes and spin them until the context ends; 1 if not one could be made."""
+    keep_freed_memory()
+    # A node that loads its model holds a thread for as long as that takes: two for each
+    # node, so that the others still answer.
+    executor = MultiThreadedExecutor(num_threads=2 * len(factories) + 2)
+    nodes = [node for node in map(_make, factories) if node is not None]
+    for node in nodes:
+        executor.add_node(node)
+    try:
+        if nodes:
+            spin(executor)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        _end(executor, nodes)
+    return 0 if nodes else 1
+
+
+def _make(factory: NodeFactory) -> Node | None:
+    try:
+        return factory()
+    except Exception:
+        name = getattr(factory, "__name__", repr(factory))
+        get_logger("newfound").error(f"{name} could not be made:\n{traceback.format_exc()}")
+        return None
+
+
+def spin(executor: MultiThreadedExecutor) -> None:
+    """Spin; an exception in one node's callback is logged and stops neither it nor the others."""
+    while executor.context.ok():
+        try:
+            executor.spin_once()
+        except (ExternalShutdownException, ShutdownException):
+            return
+        except InvalidHandle:
+            continue  # a transition destroyed a publisher while the executor looked at it
+        except Exception:
+            if not executor.context.ok():
+                return
+            get_logger("newfound").error(f"a callback raised:\n{traceback.format_exc()}")
+
+
+def _end(executor: MultiThreadedExecutor, nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        if isinstance(node, ManagedNode):
+            node.close()
+    executor.shutdown(timeout_sec=5.0)
+    for node in nodes:
+        node.destroy_node()
+    sys.stdout.flush()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
