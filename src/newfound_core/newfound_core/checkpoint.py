@@ -18,17 +18,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from newfound_core.atomic_directory import atomic_directory
-from newfound_core.errors import CheckpointError
+from newfound_core.errors import CheckpointError, DataError
 from newfound_core.metadata import Metadata
 from newfound_core.methods import METHODS
+from newfound_core.storage import atomic_directory, read_json
 from newfound_core.tensors import check_finite
 
 JSON_NAME = "checkpoint.json"
 TENSORS_NAME = "model.safetensors"
 MEMORY_NAME = "memory"
 _DIGEST = "tensors_sha256"
-_JSON_LIMIT = 64 * 2**20  # bytes; a larger one is not ours
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,10 @@ def load_checkpoint(
 ) -> Checkpoint:
     """Reads a checkpoint and checks all of it; `method` names what the caller can use."""
     directory = Path(directory)
-    values = _read_json(_required(directory, JSON_NAME))
+    try:
+        values = read_json(_required(directory, JSON_NAME))
+    except DataError as error:
+        raise CheckpointError(f"{error}. Copy the checkpoint again.") from error
     digest = values.get(_DIGEST)
     try:
         metadata = Metadata.from_values(_without_digest(values))
@@ -127,21 +129,6 @@ def _find(directory: Path, name: str) -> Path:
         others = ", ".join(sorted(entry.name for entry in directory.iterdir())[:8]) or "nothing"
         raise CheckpointError(f"{directory} has no file {name}; it holds {others}")
     return path
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not a number")
-
-    try:
-        if path.stat().st_size > _JSON_LIMIT:
-            raise ValueError(f"it is larger than {_JSON_LIMIT} bytes")
-        values = json.loads(path.read_bytes(), parse_constant=refuse)
-    except (OSError, ValueError, RecursionError) as error:  # not UTF-8 and not JSON included
-        raise CheckpointError(f"{path} is damaged: {error}. Copy the checkpoint again.") from error
-    if not isinstance(values, dict):
-        raise CheckpointError(f"{path} is damaged: it holds a {type(values).__name__}, no table")
-    return values
 
 
 def _without_digest(values: Mapping[str, Any]) -> dict[str, Any]:

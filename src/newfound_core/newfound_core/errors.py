@@ -40,3 +40,23 @@ class ExportError(NewfoundError):
 
 class ExportToolsError(ExportError):
     """The packages that write ONNX are missing, or do not work with each other."""
+
+
+class KnowledgeError(NewfoundError):
+    """A knowledge base cannot do what was asked; nothing has changed."""
+
+
+class LockedError(KnowledgeError):
+    """Another process uses the folder."""
+
+
+class StorageError(KnowledgeError):
+    """The disk refused: it is full, read-only, or broken."""
+
+
+class UnknownVersionError(KnowledgeError):
+    """There is no such version to go back to."""
+
+
+class DamagedError(KnowledgeError):
+    """A version, or all of them, cannot be read."""

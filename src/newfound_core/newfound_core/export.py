@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from newfound_core.atomic_file import write_bytes
 from newfound_core.errors import ConfigError, ExportError, ExportToolsError
 from newfound_core.open_world.model import OpenWorldModel
+from newfound_core.storage import write_bytes
 
 INPUT_NAME = "images"
 CHECKED_BATCHES = (1, 2, 5)

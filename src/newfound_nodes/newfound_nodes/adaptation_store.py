@@ -11,9 +11,9 @@ read or written, whatever a service call says.
 import os
 from pathlib import Path
 
-from newfound_core.atomic_file import LEFT_OVER
 from newfound_core.errors import CheckpointError
 from newfound_core.onda import Onda
+from newfound_core.storage import remove_leftovers
 
 SUFFIX = ".safetensors"
 
@@ -44,9 +44,7 @@ class AdaptationStore:
         """Raise a StateError unless a file can be written, and sweep up after a crash."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for left_over in self.folder.glob(LEFT_OVER):
-                if self._key in left_over.name:
-                    left_over.unlink()
+            remove_leftovers(self.folder, self._key)
             probe = self.folder / f".{self._key}.part"
             probe.write_bytes(b"")
             probe.unlink()

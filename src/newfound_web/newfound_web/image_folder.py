@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from newfound_core.atomic_directory import atomic_directory
+from newfound_core.storage import atomic_directory
 from newfound_web.errors import StorageError
 from newfound_web.pictures import Picture
 from newfound_web.text import folder_name

@@ -7,21 +7,24 @@ unknowns/<id>/unknown.json
 unknowns/<id>/00.jpg, 01.jpg, …    its crops, best first
 """
 
-import json
 import math
 import re
-import shutil
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import cv2
 
-from newfound_core.atomic_directory import atomic_directory
 from newfound_core.detection.crops import Crop
 from newfound_core.detection.unknown_object import State, UnknownObject
 from newfound_core.errors import DataError
+from newfound_core.storage import (
+    atomic_directory,
+    read_format,
+    remove_leftovers,
+    remove_tree,
+    write_json,
+)
 
 FORMAT = 1
 _NAME = "unknown.json"
@@ -35,8 +38,7 @@ class UnknownStore:
         self.folder = folder
         self._unreadable: set[Path] = set()
         folder.mkdir(parents=True, exist_ok=True)
-        for left_over in folder.glob(".*"):
-            shutil.rmtree(left_over, ignore_errors=True)
+        remove_leftovers(folder)
 
     def save(self, entry: UnknownObject) -> None:
         """Write an entry; raises OSError if the disk refuses."""
@@ -47,12 +49,11 @@ class UnknownStore:
         with atomic_directory(self._place(entry.id), replace=True) as aside:
             for number, crop in enumerate(entry.crops):
                 (aside / f"{number:02d}.jpg").write_bytes(crop.image)
-            text = json.dumps({"format": FORMAT, **values}, indent=1, ensure_ascii=False)
-            (aside / _NAME).write_text(text, encoding="utf-8")
+            write_json(aside / _NAME, {"format": FORMAT, **values})
 
     def remove(self, unknown_id: str) -> None:
         """Remove an entry, if it is there; raises OSError if the disk refuses."""
-        _remove(self._place(unknown_id))
+        remove_tree(self._place(unknown_id))
 
     def load(self) -> tuple[list[UnknownObject], list[str]]:
         """All entries, and a sentence about each that cannot be read, or not completely."""
@@ -78,21 +79,13 @@ class UnknownStore:
         surplus = len(written) - max_number
         for number, (moment, place) in enumerate(written):
             if number < surplus or moment < oldest:
-                _remove(place)
+                remove_tree(place)
                 self._unreadable.discard(place)
 
     def _place(self, unknown_id: str) -> Path:
         if not _ID.fullmatch(unknown_id):
             raise DataError(f"{unknown_id[:60]!r} is not an id of an unknown object")
         return self.folder / unknown_id
-
-
-def _remove(place: Path) -> None:
-    """In one step for whoever is killed here: a hidden folder is nobody's."""
-    aside = place.with_name(f".{place.name}.removing")
-    with suppress(FileNotFoundError):
-        place.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _written(place: Path) -> float:
@@ -104,9 +97,9 @@ def _written(place: Path) -> float:
 
 def _read(place: Path) -> tuple[UnknownObject, str]:
     """An entry with those of its views that are images, and the names of the others."""
-    values: dict[str, Any] = json.loads((place / _NAME).read_text(encoding="utf-8"))
-    if values.pop("format") != FORMAT or values["id"] != place.name:
-        raise DataError(f"{place / _NAME} is not of format {FORMAT}, or of another object")
+    values = read_format(place / _NAME, FORMAT)
+    if values["id"] != place.name:
+        raise DataError(f"{place / _NAME} is of another object")
     if values["state"] not in get_args(State):
         raise DataError(f"state is {values['state']!r}")
     names = [f"{number:02d}.jpg" for number in range(len(values["crops"]))]

@@ -14,21 +14,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from newfound_core.atomic_directory import atomic_directory, flush, flush_tree
-from newfound_core.errors import CheckpointError, NewfoundError
-from newfound_core.knowledge.errors import (
+from newfound_core.errors import (
+    CheckpointError,
     DamagedError,
     KnowledgeError,
+    NewfoundError,
     StorageError,
     UnknownVersionError,
 )
-from newfound_core.knowledge.folder_lock import FolderLock
 from newfound_core.knowledge.version_note import (
     VersionNote,
     classes_after,
     read_note,
     write_note,
 )
+from newfound_core.storage import FolderLock, atomic_directory, fsync, fsync_tree
 
 CURRENT, VERSIONS = "current", "versions"
 _NUMBER = re.compile(r"\d{6,}")
@@ -150,9 +150,9 @@ class KnowledgeBase(Generic[T]):
         version = self._next()
         with _disk(folder):
             write_note(folder, _note(self.note(self.current), version, labels, reason, job))
-            flush_tree(folder)
+            fsync_tree(folder)
             folder.rename(self.folder(version))
-            flush(self.folder_of_versions)
+            fsync(self.folder_of_versions)
         return version
 
     def copy(self, version: int) -> int:
@@ -206,7 +206,7 @@ class KnowledgeBase(Generic[T]):
             aside.unlink(missing_ok=True)
             aside.symlink_to(Path(VERSIONS) / self.folder(version).name)
             aside.replace(self.root / CURRENT)
-            flush(self.root)
+            fsync(self.root)
 
     def _superfluous(self) -> list[int]:
         return [v for v in self.versions()[: -self._keep] if v != self.current]

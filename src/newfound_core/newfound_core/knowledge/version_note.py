@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a version came about: `note.json` beside its checkpoint."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+from newfound_core.errors import DataError
+from newfound_core.storage import read_format, write_json
 
 NAME = "note.json"
 FORMAT = 1
@@ -47,16 +49,14 @@ def classes_after(
 
 def write_note(folder: Path, note: VersionNote) -> None:
     """Write it into a version that is being made."""
-    text = json.dumps({"format": FORMAT, **asdict(note)}, indent=1, ensure_ascii=False)
-    (folder / NAME).write_text(text, encoding="utf-8")
+    write_json(folder / NAME, {"format": FORMAT, **asdict(note)})
 
 
 def read_note(folder: Path) -> VersionNote | None:
     """The note of a version; None if there is none that can be read, which is no harm."""
     try:
-        values = json.loads((folder / NAME).read_text(encoding="utf-8"))
-        return _note(values) if values.pop("format") == FORMAT else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return _note(read_format(folder / NAME, FORMAT))
+    except (DataError, OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

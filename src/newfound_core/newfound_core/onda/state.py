@@ -10,10 +10,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from newfound_core.atomic_file import write_bytes
 from newfound_core.errors import CheckpointError
 from newfound_core.onda.config import OndaConfig
 from newfound_core.onda.layers import Statistics
+from newfound_core.storage import write_bytes
 
 FORMAT = "newfound onda state 1"
 

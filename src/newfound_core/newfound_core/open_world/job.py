@@ -15,7 +15,6 @@ that learns. It imports neither torch nor OpenCV.
 
 import json
 import math
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -23,8 +22,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, get_args
 
-from newfound_core.atomic_directory import atomic_directory, flush
 from newfound_core.errors import ConfigError, DataError
+from newfound_core.storage import atomic_directory, read_format, write_json
 
 FORMAT = 1
 JOB_NAME, RESULT_NAME, PROGRESS_NAME = "job.json", "result.json", "progress.jsonl"
@@ -148,19 +147,17 @@ def create_job(directory: Path, job: Job, images: Mapping[str, bytes]) -> Path:
         (aside / IMAGES_NAME).mkdir()
         for name, content in images.items():
             (aside / IMAGES_NAME / name).write_bytes(content)
-        _write_json(aside / JOB_NAME, {"format": FORMAT, **asdict(job)})
+        write_json(aside / JOB_NAME, {"format": FORMAT, **asdict(job)})
     return directory
 
 
 def read_job(directory: Path) -> Job:
     """Reads what `create_job` wrote; anything else is a ConfigError."""
-    values = _read_json(directory / JOB_NAME)
-    if values.pop("format", None) != FORMAT:
-        raise ConfigError(f"{directory / JOB_NAME} is not of format {FORMAT}")
     try:
+        values = read_format(directory / JOB_NAME, FORMAT)
         options = _only_fields(LearningOptions, values.pop("options", {}))
         return Job(**_only_fields(Job, values), options=LearningOptions(**options))
-    except (TypeError, AttributeError) as error:
+    except (DataError, OSError, TypeError, AttributeError) as error:
         raise ConfigError(f"{directory / JOB_NAME} is no job: {error}") from error
 
 
@@ -205,7 +202,7 @@ def read_progress(directory: Path) -> JobProgress | None:
 
 def write_result(directory: Path, result: JobResult) -> None:
     """Ends the job."""
-    _write_json(directory / RESULT_NAME, {"format": FORMAT, **asdict(result)})
+    write_json(directory / RESULT_NAME, {"format": FORMAT, **asdict(result)})
 
 
 def read_result(directory: Path) -> JobResult | None:
@@ -214,13 +211,13 @@ def read_result(directory: Path) -> JobResult | None:
     if not path.exists():
         return None
     try:
-        values = _read_json(path)
-        if values.pop("format", None) != FORMAT or values["outcome"] not in get_args(Outcome):
-            raise ConfigError(f"not a result of format {FORMAT}")
+        values = read_format(path, FORMAT)
+        if values["outcome"] not in get_args(Outcome):
+            raise DataError(f"there is no outcome {values['outcome']!r}")
         accuracy = {k: ClassAccuracy(**v) for k, v in values.pop("accuracy").items()}
         left_out = tuple(values.pop("images_left_out"))
         return JobResult(**values, images_left_out=left_out, accuracy=accuracy)
-    except (ConfigError, KeyError, TypeError, AttributeError) as error:
+    except (DataError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path} is damaged: {error}") from error
 
 
@@ -247,26 +244,6 @@ def _number(value: Any, name: str, low: float, high: float) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not low <= value <= high:
         raise ConfigError(f"{name} must be a number from {low} to {high}, got {value!r}")
-
-
-def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    aside = path.with_name(f".{path.name}.part")
-    with aside.open("w", encoding="utf-8") as file:
-        json.dump(values, file, indent=1, ensure_ascii=False, allow_nan=False)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    flush(path.parent)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path} holds a {type(values).__name__}, expected a table of values")
-    return values
 
 
 def outcomes() -> Sequence[str]:

@@ -4,14 +4,12 @@
     memory/index.json                  classes, and for each sample its file, source and use
     memory/images/<sha256>.png|.jpg    one file per different image
 
-Every file is written aside, flushed and renamed, the index last: whenever the power goes, the
-folder holds the old memory or the new one. Images that no index names are left-overs of such
+Every file is written atomically, the index last: whenever the power goes, the folder
+ holds the old memory or the new one. Images that no index names are left-overs of such
 an interruption; loading ignores them, saving removes them.
 """
 
 import hashlib
-import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ import numpy as np
 
 from newfound_core.errors import CheckpointError, DataError, NewfoundError
 from newfound_core.open_world.memory import Memory, MemoryConfig, Sample
+from newfound_core.storage import read_format, write_bytes, write_json
 
 FORMAT = 1
 _FILE_NAME = re.compile(r"[0-9a-f]{64}\.(png|jpg)")
@@ -41,8 +40,7 @@ def save_memory(memory: Memory, folder: Path) -> None:
         "held_out_share": memory.config.held_out_share,
         "classes": classes,
     }
-    _flush_folder(images)
-    _write(folder / "index.json", json.dumps(index, indent=1, ensure_ascii=False).encode())
+    write_json(folder / "index.json", index)
     named = {entry["file"] for entries in classes.values() for entry in entries}
     for path in images.iterdir():
         if path.name not in named:
@@ -91,7 +89,7 @@ def _save_sample(sample: Sample, images: Path) -> dict[str, Any]:
     content, extension = encoded(sample)
     name = f"{hashlib.sha256(content).hexdigest()}.{extension}"
     if not (images / name).is_file():
-        _write(images / name, content)
+        write_bytes(images / name, content)
     return {"file": name, "held_out": sample.held_out, "source": sample.source}
 
 
@@ -116,31 +114,8 @@ def _load_sample(entry: dict[str, Any], label: str, images: Path) -> Sample:
 
 def _read_index(path: Path) -> dict[str, Any]:
     try:
-        index = json.loads(path.read_text(encoding="utf-8"))
+        return read_format(path, FORMAT)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} is missing: the folder holds no memory") from error
-    except (OSError, ValueError) as error:  # not readable, not UTF-8, or not JSON
-        raise CheckpointError(f"{path} is damaged: {error}") from error
-    if not isinstance(index, dict) or index.get("format") != FORMAT:
-        found = index.get("format") if isinstance(index, dict) else type(index).__name__
-        raise CheckpointError(f"{path} has format {found!r}, expected {FORMAT}")
-    return index
-
-
-def _write(path: Path, content: bytes) -> None:
-    aside = path.with_name(f".{path.name}.part")
-    with aside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    if path.name == "index.json":
-        _flush_folder(path.parent)
-
-
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    except DataError as error:
+        raise CheckpointError(str(error)) from error

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from newfound_core.errors import DataError
-from newfound_core.knowledge.errors import (
+from newfound_core.errors import (
     DamagedError,
+    DataError,
     LockedError,
     StorageError,
     UnknownVersionError,
@@ -225,7 +225,7 @@ def test_left_overs_of_a_killed_writer_are_swept(base, make_base):
 FILL = """
 import resource, sys
 from pathlib import Path
-from newfound_core.knowledge.errors import StorageError
+from newfound_core.errors import StorageError
 from newfound_core.knowledge.knowledge_base import KnowledgeBase
 
 base = KnowledgeBase(Path(sys.argv[1]), lambda folder: (folder / "one").read_text())

@@ -60,14 +60,10 @@ def test_saving_again_removes_images_no_longer_named(memory, folder):
 
 
 def test_a_crash_before_the_index_is_written_leaves_the_old_memory(folder, monkeypatch):
-    write = memory_store._write
+    def crash(path, values):
+        raise KeyboardInterrupt
 
-    def crash_at_the_index(path, content):
-        if path.name == "index.json":
-            raise KeyboardInterrupt
-        write(path, content)
-
-    monkeypatch.setattr(memory_store, "_write", crash_at_the_index)
+    monkeypatch.setattr(memory_store, "write_json", crash)
     other = Memory(samples={"fork": [Sample(image(5), "fork")]})
     with pytest.raises(KeyboardInterrupt):
         save_memory(other, folder)
@@ -136,7 +132,7 @@ def test_a_link_to_elsewhere_is_not_followed(folder, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda i: i.update(format=2), "format 2, expected 1"),
+        (lambda i: i.update(format=2), "format 2, this version of newfound reads 1"),
         (lambda i: i.update(size=2), "3 samples do not fit a memory of 2"),
         (lambda i: i.pop("classes"), "not an index of a memory"),
         (lambda i: i.update(classes=[]), "not an index of a memory"),

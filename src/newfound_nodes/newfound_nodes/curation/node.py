@@ -13,7 +13,7 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import State
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
 
-from newfound_core.knowledge.errors import KnowledgeError
+from newfound_core.errors import KnowledgeError
 from newfound_msgs import msg
 from newfound_msgs.srv import ConfirmLabel
 from newfound_nodes.curation.answers import absent, answer_from

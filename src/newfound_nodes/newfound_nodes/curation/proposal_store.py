@@ -6,14 +6,19 @@
 <folder>/lock                               held by the curator
 """
 
-import json
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-from newfound_core.atomic_file import LEFT_OVER, write_bytes
-from newfound_core.knowledge.folder_lock import FolderLock
+from newfound_core.errors import DataError
+from newfound_core.storage import (
+    FolderLock,
+    read_format,
+    remove_leftovers,
+    write_bytes,
+    write_json,
+)
 from newfound_nodes.curation.proposal import Candidate, Phase, Proposal
 
 FORMAT = 1
@@ -40,13 +45,12 @@ class ProposalStore:
 
     def load(self) -> tuple[list[Proposal], list[str]]:
         """All proposals, oldest first, and a sentence about each that cannot be read."""
-        for left_over in self.folder.glob(LEFT_OVER):
-            left_over.unlink()
+        remove_leftovers(self.folder)
         found, complaints = [], []
         for path in self.folder.glob("*.json"):
             try:
                 found.append(_proposal(path))
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except (DataError, OSError, ValueError, KeyError, TypeError) as error:
                 aside = path.with_suffix(".damaged")
                 path.replace(aside)
                 complaints.append(f"proposal {path.stem} is damaged, now {aside.name}: {error!r}")
@@ -54,9 +58,7 @@ class ProposalStore:
 
     def save(self, proposal: Proposal) -> None:
         """Write it; raises OSError if the disk refuses, and then the old one is still there."""
-        values = {"format": FORMAT, **asdict(proposal)}
-        text = json.dumps(values, indent=1, ensure_ascii=False)
-        write_bytes(self._path(proposal.id, "json"), text.encode())
+        write_json(self._path(proposal.id, "json"), {"format": FORMAT, **asdict(proposal)})
         if not proposal.open:
             self._path(proposal.id, "jpg").unlink(missing_ok=True)
 
@@ -82,9 +84,9 @@ class ProposalStore:
 
 
 def _proposal(path: Path) -> Proposal:
-    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if values.pop("format") != FORMAT or values["id"] != path.stem:
-        raise ValueError(f"not of format {FORMAT}, or of another object")
+    values = read_format(path, FORMAT)
+    if values["id"] != path.stem:
+        raise ValueError("it is of another object")
     if values["phase"] not in get_args(Phase):
         raise ValueError(f"the phase is {values['phase']!r}")
     candidates = tuple(Candidate(**candidate) for candidate in values["candidates"])

@@ -16,8 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from newfound_core.errors import DataError
-from newfound_core.knowledge.errors import StorageError
+from newfound_core.errors import DataError, StorageError
 from newfound_core.open_world import job as jobs
 from newfound_nodes.open_world.job_status import JobStatus
 

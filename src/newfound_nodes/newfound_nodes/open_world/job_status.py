@@ -4,8 +4,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from newfound_core.errors import NewfoundError
-from newfound_core.knowledge.errors import StorageError
+from newfound_core.errors import NewfoundError, StorageError
 from newfound_core.open_world.job import JobProgress, JobResult
 
 Stage = Literal[

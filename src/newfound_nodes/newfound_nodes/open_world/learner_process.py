@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from newfound_core.knowledge.errors import LockedError, StorageError
-from newfound_core.knowledge.folder_lock import FolderLock
+from newfound_core.errors import LockedError, StorageError
+from newfound_core.storage import FolderLock
 
 COMMAND = (sys.executable, "-m", "newfound_training", "learn", "--job")
 LOCK, LOG = "process.lock", "log.txt"

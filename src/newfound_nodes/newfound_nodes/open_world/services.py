@@ -7,8 +7,7 @@ from typing import Any
 from rclpy.callback_groups import CallbackGroup, MutuallyExclusiveCallbackGroup
 from std_srvs.srv import Trigger
 
-from newfound_core.errors import NewfoundError
-from newfound_core.knowledge.errors import DamagedError, StorageError, UnknownVersionError
+from newfound_core.errors import DamagedError, NewfoundError, StorageError, UnknownVersionError
 from newfound_core.open_world.job import LearningOptions
 from newfound_msgs.srv import (
     AddUnknownClass,

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from newfound_core.atomic_file import LEFT_OVER
-from newfound_core.knowledge.errors import LockedError
+from newfound_core.errors import LockedError
 from newfound_nodes.curation.decision import RefusedError
 from newfound_nodes.curation.desk import Desk, Patience
 from newfound_nodes.curation.proposal import Answer, Candidate, Rules
@@ -267,7 +266,7 @@ def test_a_damaged_file_is_set_aside_and_reported(office):
     assert [p.id for p in desk.all()] == ["u2"]
     assert "u1 is damaged" in desk.complaints[0]
     assert (office.folder / "u1.damaged").exists()
-    assert not list(office.folder.glob(LEFT_OVER))
+    assert not list(office.folder.glob(".*"))
 
 
 def test_a_second_desk_on_the_same_folder_refuses(office):

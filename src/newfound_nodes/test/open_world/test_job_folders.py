@@ -106,7 +106,7 @@ def test_on_a_full_disk_a_job_makes_room_for_its_own_status(tmp_path):
 FILL = """
 import resource, sys
 from pathlib import Path
-from newfound_core.knowledge.errors import StorageError
+from newfound_core.errors import StorageError
 from newfound_core.open_world.job import Job
 from newfound_nodes.open_world.job_folders import JobFolders
 

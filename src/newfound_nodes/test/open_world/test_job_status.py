@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from newfound_core.knowledge.errors import DamagedError, StorageError
+from newfound_core.errors import DamagedError, StorageError
 from newfound_core.open_world.job import ClassAccuracy, JobProgress, JobResult, outcomes
 from newfound_nodes.open_world.job_status import FINAL, accuracies, ended, failed, following
 

@@ -3,9 +3,14 @@ import shutil
 
 import pytest
 
-from newfound_core.errors import ConfigError, DataError
+from newfound_core.errors import (
+    ConfigError,
+    DamagedError,
+    DataError,
+    LockedError,
+    UnknownVersionError,
+)
 from newfound_core.knowledge.contents import without_class
-from newfound_core.knowledge.errors import DamagedError, LockedError, UnknownVersionError
 from newfound_core.testing import COLOURS, tiny_open_world
 from newfound_nodes.open_world.job_folders import JobFolders
 from newfound_nodes.open_world.keeper import KnowledgeKeeper

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from newfound_core.knowledge.errors import DamagedError, StorageError
+from newfound_core.errors import DamagedError, StorageError
 from newfound_core.open_world import job as jobs
 from newfound_nodes.open_world.learner_process import LearnerProcess
 from newfound_nodes.open_world.learning_queue import LearningQueue, QueueFullError, Switching

@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from newfound_core.atomic_directory import atomic_directory
 from newfound_core.errors import DataError
 from newfound_core.preprocessing import Preprocessing, Resize
+from newfound_core.storage import atomic_directory
 from newfound_training.data.images import ImageSet, ImageSource
 
 FORMAT = 1

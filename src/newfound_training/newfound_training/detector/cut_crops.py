@@ -16,10 +16,10 @@ import cv2
 import numpy as np
 from tqdm import tqdm
 
-from newfound_core.atomic_file import write_bytes
 from newfound_core.detection.boxes import areas
 from newfound_core.detection.regions import crops_of
 from newfound_core.errors import ConfigError, DataError
+from newfound_core.storage import write_bytes
 from newfound_training.detector.coco import Picture
 from newfound_training.detector.options import PictureOptions
 from newfound_training.detector.task import read_rgb

@@ -5,8 +5,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from newfound_core.atomic_file import write_bytes
 from newfound_core.errors import ConfigError
+from newfound_core.storage import write_bytes
 from newfound_training.online.conditions import by_changes, changes_markdown, only_changed
 from newfound_training.online.experiment import Experiment
 from newfound_training.online.figures import draw_changes, draw_streams, draw_sweep

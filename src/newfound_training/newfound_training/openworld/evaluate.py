@@ -4,8 +4,8 @@
 import logging
 from typing import Any
 
-from newfound_core.atomic_file import write_bytes
 from newfound_core.errors import ConfigError
+from newfound_core.storage import write_bytes
 from newfound_training.data import open_images
 from newfound_training.openworld.cells import Cell, Cells
 from newfound_training.openworld.figures import draw_steps, draw_trade_off

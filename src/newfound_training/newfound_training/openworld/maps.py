@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from newfound_core.atomic_file import write_bytes
 from newfound_core.augmentation import Augmentation
 from newfound_core.preprocessing import Preprocessing
+from newfound_core.storage import write_bytes
 from newfound_training.data.pixels import cache_root
 
 FORMAT = 1

@@ -13,10 +13,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from newfound_core.atomic_file import write_bytes
 from newfound_core.errors import CheckpointError
 from newfound_core.open_world.memory import Memory
 from newfound_core.open_world.step_config import EpochState
+from newfound_core.storage import write_bytes
 
 Names = dict[str, list[tuple[str, bool]]]  # by class: image and whether it is held out
 

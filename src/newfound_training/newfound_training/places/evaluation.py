@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from newfound_core.atomic_file import write_bytes
 from newfound_core.errors import ConfigError
+from newfound_core.storage import write_bytes
 from newfound_training.places.cells import Cells
 from newfound_training.places.command import open_place_images
 from newfound_training.places.evaluation_options import EvaluationOptions

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from newfound_core.atomic_file import write_bytes
 from newfound_core.checkpoint import load_checkpoint
+from newfound_core.storage import write_bytes
 
 CARD_NAME = "README.md"
 

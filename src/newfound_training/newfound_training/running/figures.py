@@ -10,7 +10,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from newfound_core.atomic_file import write_bytes
+from newfound_core.storage import write_bytes
 
 __all__ = ["pyplot", "save_figure"]
 DPI = 100

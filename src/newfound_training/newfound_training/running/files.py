@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from newfound_core.atomic_file import write_bytes
 from newfound_core.errors import DataError
+from newfound_core.storage import write_bytes
 
 
 def write_json(path: Path, values: Any) -> None:

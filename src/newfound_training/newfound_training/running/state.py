@@ -15,8 +15,8 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from newfound_core.atomic_file import write_bytes
 from newfound_core.errors import CheckpointError
+from newfound_core.storage import write_bytes
 from newfound_core.tensors import load_into
 
 STATE_NAME = "state.safetensors"
