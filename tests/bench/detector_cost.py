@@ -83,7 +83,7 @@ def unknown_entry(name: str, crop: np.ndarray) -> UnknownObject:
     return UnknownObject(
         id=name, state="waiting", sightings=9, first_seen=0, last_seen=0, seen_at=time.time(),
         frame_id="camera", box=(0.0, 0.0, 9.0, 9.0), crops=crops, nearest_label="", distance=1.0,
-        limit=0.5,
+        rejection_threshold=0.5,
     )  # fmt: skip
 
 

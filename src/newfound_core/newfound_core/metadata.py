@@ -14,7 +14,7 @@ from newfound_core.errors import CheckpointError, ConfigError
 from newfound_core.methods import METHODS
 from newfound_core.preprocessing import Preprocessing
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,11 @@ def _check_version(values: Mapping[str, Any]) -> None:
         raise CheckpointError(
             f"format_version {found} is from a newer newfound; this one reads up to "
             f"{FORMAT_VERSION}. Update newfound, or export the checkpoint with this version."
+        )
+    if found < FORMAT_VERSION:
+        raise CheckpointError(
+            f"format_version {found} is from an older newfound; this one reads "
+            f"{FORMAT_VERSION}. Train or export the checkpoint again."
         )
 
 

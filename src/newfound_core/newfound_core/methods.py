@@ -16,7 +16,8 @@ class Method:
 
 
 _CLASSIFIER = Method("classifier.weight")
-_OPEN_WORLD = Method("head.means.value", infinite=("head.limit",))  # a limit not yet fitted
+# A rejection threshold that is not fitted yet is infinite.
+_OPEN_WORLD = Method("head.means.value", infinite=("head.rejection_threshold",))
 
 METHODS: dict[str, Method] = {
     "source": _CLASSIFIER,  # a plain classifier; ONDA starts from it

@@ -110,7 +110,7 @@ DAMAGE = {
     "json cut off": (lambda d: truncate(d / "checkpoint.json", 100), "is damaged"),
     "json empty": (lambda d: truncate(d / "checkpoint.json", 0), "is damaged"),
     "json is binary": (lambda d: (d / "checkpoint.json").write_bytes(b"\xff\xfe\0"), "damaged"),
-    "json is a list": (lambda d: (d / "checkpoint.json").write_text("[1]"), "no table"),
+    "json is a list": (lambda d: (d / "checkpoint.json").write_text("[1]"), "no object"),
     "json with NaN": (lambda d: edit(d, thresholds={"a": float("nan")}), "NaN is not a number"),
     "json too deep": (lambda d: (d / "checkpoint.json").write_text("[" * 10**6), "damaged"),
     "json missing": (lambda d: (d / "checkpoint.json").unlink(), "has no file checkpoint.json"),
@@ -118,7 +118,8 @@ DAMAGE = {
         lambda d: (d / "checkpoint.json").rename(d / "config.json"),
         "it holds config.json, model.safetensors",
     ),
-    "future version": (lambda d: edit(d, format_version=2), "newer newfound"),
+    "future version": (lambda d: edit(d, format_version=3), "newer newfound"),
+    "past version": (lambda d: edit(d, format_version=1), "older newfound"),
     "version zero": (lambda d: edit(d, format_version=0), "format_version is 0"),
     "version missing": (lambda d: edit(d, format_version=None), "format_version is None"),
     "version is text": (lambda d: edit(d, format_version="1"), "format_version is '1'"),
@@ -236,13 +237,16 @@ def test_tensors_that_are_not_finite_are_neither_saved_nor_loaded(tmp_path, valu
         load_checkpoint(tmp_path / "model")
 
 
-def test_an_open_world_limit_may_be_infinite_but_not_nan(tmp_path):
-    state = {"head.means.value": torch.zeros(3, 2), "head.limit": torch.full((3,), torch.inf)}
+def test_an_open_world_threshold_may_be_infinite_but_not_nan(tmp_path):
+    state = {
+        "head.means.value": torch.zeros(3, 2),
+        "head.rejection_threshold": torch.full((3,), torch.inf),
+    }
     metadata = replace(METADATA, method="bdoc")
     save_checkpoint(tmp_path / "good", metadata, state)
-    assert load_checkpoint(tmp_path / "good").tensors["head.limit"].isinf().all()
-    state["head.limit"][0] = torch.nan
-    with pytest.raises(CheckpointError, match=r"head.limit"):
+    assert load_checkpoint(tmp_path / "good").tensors["head.rejection_threshold"].isinf().all()
+    state["head.rejection_threshold"][0] = torch.nan
+    with pytest.raises(CheckpointError, match=r"head.rejection_threshold"):
         save_checkpoint(tmp_path / "bad", metadata, state)
 
 

@@ -38,7 +38,7 @@ def open_world(method):
     with torch.no_grad():
         batch = (model(images), classes)
     head.refit([batch], features_changed=True)
-    head.fit_limits(*batch)
+    head.fit_thresholds(*batch)
     head.end_step()
     return model
 

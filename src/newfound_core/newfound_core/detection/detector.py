@@ -22,7 +22,7 @@ class Detection:
     nearest_label: str  # empty if no class is known
     score: float  # 0 to 1, of the class or of the nearest one
     distance: float
-    limit: float
+    rejection_threshold: float
     look: np.ndarray  # float32 [D], its embedding at length 1: for telling objects apart
     crop: np.ndarray  # uint8 [h, w, 3], a view into the image: what the network saw
 
@@ -67,9 +67,9 @@ class Detector:
     def regions(self, rgb: np.ndarray, depth: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Where objects may be: boxes [N, 4] and objectness [N], most certain first."""
         found = self.proposer.propose(rgb, depth)
-        limit = self.config.min_objectness
-        limit = limit if limit >= 0 else self.proposer.min_objectness
-        likely = np.flatnonzero(found.objectness >= limit)
+        threshold = self.config.min_objectness
+        threshold = threshold if threshold >= 0 else self.proposer.min_objectness
+        likely = np.flatnonzero(found.objectness >= threshold)
         boxes, objectness = found.boxes[likely], found.objectness[likely]
         kept = distinct(boxes, objectness, self.config.max_overlap, self.config.max_regions)
         return boxes[kept], objectness[kept]
@@ -111,11 +111,11 @@ def _decide(
         decision.nearest.tolist(),
         decision.score.clamp(0, 1).tolist(),
         decision.distance.tolist(),
-        decision.limit.tolist(),
+        decision.rejection_threshold.tolist(),
     )
     return [
-        (_name(labels, label), _name(labels, nearest), score, distance, limit, look)
-        for label, nearest, score, distance, limit, look in zip(*columns, looks, strict=True)
+        (_name(labels, label), _name(labels, nearest), score, distance, threshold, look)
+        for label, nearest, score, distance, threshold, look in zip(*columns, looks, strict=True)
     ]
 
 

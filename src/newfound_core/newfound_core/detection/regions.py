@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Features of regions: every box of a frame as a crop, all crops in one pass of the network.
 
-Not pooled from a map of the whole image, as in Faster R-CNN: the head's means and limits were
+Not pooled from a map of the whole image, as in Faster R-CNN: the head's means and thresholds were
 learned from crops at the network's own size. On a camera image the last map has one cell per
 32 pixels, so a cup covers two or three cells that mostly see its surroundings, at a scale the
 network was not trained on. `pooled_features` does it that way; the README says what it costs.

@@ -26,5 +26,5 @@ class UnknownObject:
     crops: tuple[Crop, ...]  # best first
     nearest_label: str
     distance: float
-    limit: float
+    rejection_threshold: float
     label: str = ""  # what it was said to be

@@ -44,7 +44,7 @@ class UnknownStore:
         """Write an entry; raises OSError if the disk refuses."""
         values = asdict(entry)
         values["crops"] = [{"quality": c.quality, "frame": c.frame} for c in entry.crops]
-        for name in ("distance", "limit"):  # JSON has no infinity
+        for name in ("distance", "rejection_threshold"):  # JSON has no infinity
             values[name] = values[name] if math.isfinite(values[name]) else None
         with atomic_directory(self._place(entry.id), replace=True) as aside:
             for number, crop in enumerate(entry.crops):
@@ -108,7 +108,7 @@ def _read(place: Path) -> tuple[UnknownObject, str]:
     if names and names == lost:
         raise DataError("none of its views is an image")
     left, top, right, bottom = map(float, values["box"])
-    values |= {n: math.inf for n in ("distance", "limit") if values[n] is None}
+    values |= {n: math.inf for n in ("distance", "rejection_threshold") if values[n] is None}
     values |= {"crops": tuple(c for c in read if c), "box": (left, top, right, bottom)}
     return UnknownObject(**values), ", ".join(lost)
 

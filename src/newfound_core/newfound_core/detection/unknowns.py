@@ -163,7 +163,7 @@ class Unknowns:
             crops=track.crops,
             nearest_label=detection.nearest_label,
             distance=detection.distance,
-            limit=detection.limit,
+            rejection_threshold=detection.rejection_threshold,
         )
 
     def _resembling(self, look: np.ndarray) -> str:
@@ -189,7 +189,7 @@ class Unknowns:
             crops=track.crops,
             nearest_label=detection.nearest_label,
             distance=detection.distance,
-            limit=detection.limit,
+            rejection_threshold=detection.rejection_threshold,
         )
         self._objects[track.id] = entry
         self.changed.add(track.id)
@@ -202,7 +202,7 @@ class Unknowns:
         self._told[track.id] = entry.sightings
         return [entry]
 
-    # Limits.
+    # Thresholds.
 
     def expire(self, now: float) -> list[UnknownObject]:
         """Remove entries that were not seen for too long, and return them."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""B-DOC: features clustered globally and locally, a learnt distance limit per class."""
+"""B-DOC: features clustered globally and locally, a learnt distance threshold per class."""
 
 from dataclasses import dataclass
 from typing import ClassVar, get_args
@@ -10,13 +10,13 @@ from torch import Tensor
 from newfound_core.open_world.distances import DistanceForm, scaled_distances, squared_distances
 from newfound_core.open_world.head import OpenWorldHead
 from newfound_core.open_world.head_config import HeadConfig
-from newfound_core.open_world.limits import exact_limits, own_class, percentile_limit
 from newfound_core.open_world.losses import (
     distillation_loss,
     global_clustering_loss,
     local_clustering_loss,
 )
 from newfound_core.open_world.means import FeatureSums
+from newfound_core.open_world.thresholds import exact_thresholds, own_class, percentile_threshold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,22 +29,24 @@ class BdocConfig(HeadConfig):
     detach_variance: bool = True
     local_weight: float = 1.0  # lambda in the thesis
     distillation_weight: float = 1.0  # gamma
-    # Limits from few held-out samples are far off by chance. Each is drawn towards one limit that
+    # Thresholds from few held-out samples are far off by chance. Each is drawn towards one that
     # all classes share, as if it came from so many further samples; 0 is the thesis.
-    shared_limit_samples: float = 0.0
-    shared_limit_percentile: float = 75.0  # of the distances of held-out samples to their means
-    # Limit of a class that is added without training, relative to the median of those before.
+    shared_threshold_samples: float = 0.0
+    shared_threshold_percentile: float = (
+        75.0  # of the distances of held-out samples to their means
+    )
+    # Threshold of a class that is added without training, relative to the median of those before.
     # Views of one thing in one place do not tell how far others lie; docs/results.md has numbers.
-    added_limit_factor: float = 1.1
+    added_threshold_factor: float = 1.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._one_of("distance", get_args(DistanceForm))
         self._at_least("local_weight", 0)
         self._at_least("distillation_weight", 0)
-        self._at_least("shared_limit_samples", 0)
-        self._within("shared_limit_percentile", 0, 100)
-        self._at_least("added_limit_factor", 0)
+        self._at_least("shared_threshold_samples", 0)
+        self._within("shared_threshold_percentile", 0, 100)
+        self._at_least("added_threshold_factor", 0)
 
     @classmethod
     def as_printed(cls) -> "BdocConfig":
@@ -53,7 +55,7 @@ class BdocConfig(HeadConfig):
 
 
 class Bdoc(OpenWorldHead):
-    """Distance ||f - mean_c||² / variance, or a form of it; unknown beyond the class's limit."""
+    """Distance ||f - mean_c||² / variance, or a form of it; unknown beyond its threshold."""
 
     name = "bdoc"
     config_type: ClassVar[type[HeadConfig]] = BdocConfig
@@ -120,22 +122,26 @@ class Bdoc(OpenWorldHead):
             self.variance = torch.full_like(self.variance, sums.variance())
             self.variance_batches = torch.ones_like(self.variance_batches)
 
-    def fit_limits(self, features: Tensor, labels: Tensor) -> None:
-        """Set each class's limit to the minimum of the margin loss, with the features frozen."""
+    def fit_thresholds(self, features: Tensor, labels: Tensor) -> None:
+        """Set each threshold to the minimum of the margin loss, with the features frozen."""
         distances = self.distances(features)
-        limits = exact_limits(distances, labels)
-        if self.config.shared_limit_samples > 0:
-            shared = percentile_limit(distances, labels, self.config.shared_limit_percentile)
+        thresholds = exact_thresholds(distances, labels)
+        if self.config.shared_threshold_samples > 0:
+            shared = percentile_threshold(
+                distances, labels, self.config.shared_threshold_percentile
+            )
             own = own_class(labels, distances.shape[1]).sum(dim=0)
-            further = self.config.shared_limit_samples
-            limits = (own * limits + further * shared) / (own + further)
-        self.limit = limits.to(self.limit.dtype)
+            further = self.config.shared_threshold_samples
+            thresholds = (own * thresholds + further * shared) / (own + further)
+        self.rejection_threshold = thresholds.to(self.rejection_threshold.dtype)
 
-    def fit_added_limits(self, features: Tensor, labels: Tensor, before: int) -> None:
-        """Keep the limits there are; those of added classes follow from them."""
-        old = self.limit[:before]
-        added = self.config.added_limit_factor * old.median()
-        self.limit = torch.cat([old, added.expand(len(self.limit) - before)])
+    def fit_added_thresholds(self, features: Tensor, labels: Tensor, before: int) -> None:
+        """Keep the thresholds there are; those of added classes follow from them."""
+        old = self.rejection_threshold[:before]
+        added = self.config.added_threshold_factor * old.median()
+        self.rejection_threshold = torch.cat(
+            [old, added.expand(len(self.rejection_threshold) - before)]
+        )
 
     def distances_from_squares(self, squares: Tensor) -> Tensor:
         """Divide by the online estimate of the variance."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From distances and limits to a decision: one of the known classes, or unknown."""
+"""From distances and thresholds to a decision: one of the known classes, or unknown."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,11 +9,11 @@ from torch import Tensor
 
 UNKNOWN = -1
 
-# "all_beyond": unknown if it lies beyond the limit of every class (as printed in the thesis);
-# "nearest_beyond": unknown if it lies beyond the limit of its nearest class.
+# "all_beyond": unknown if it lies beyond the threshold of every class (as printed in the thesis);
+# "nearest_beyond": unknown if it lies beyond the threshold of its nearest class.
 RejectWhen = Literal["all_beyond", "nearest_beyond"]
 # "all": the nearest class, accepted or not (as printed); "accepted": the nearest of the classes
-# whose limit holds. The two differ under "all_beyond" only.
+# whose threshold holds. The two differ under "all_beyond" only.
 ChooseFrom = Literal["all", "accepted"]
 
 
@@ -22,10 +22,10 @@ class Decision:
     """What a head says of each of N samples."""
 
     label: Tensor  # [N] int64, class index or UNKNOWN
-    nearest: Tensor  # [N] int64, nearest class whatever the limits; UNKNOWN if there is none
+    nearest: Tensor  # [N] int64, nearest class whatever the thresholds; UNKNOWN if there is none
     score: Tensor  # [N], how well it fits its class; higher is more known
     distance: Tensor  # [N], to the class decided for, or to the nearest if unknown
-    limit: Tensor  # [N], of the same class
+    rejection_threshold: Tensor  # [N], of the same class
 
     def __len__(self) -> int:
         return len(self.label)
@@ -37,16 +37,16 @@ class Decision:
 
 
 def choose(
-    distances: Tensor, limits: Tensor, reject_when: RejectWhen, choose_from: ChooseFrom
+    distances: Tensor, thresholds: Tensor, reject_when: RejectWhen, choose_from: ChooseFrom
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the column decided for, the nearest column and whether the sample is known.
 
-    `distances` is [N, C]; `limits` has the same shape or is [C]. A distance that is NaN is
-    beyond every limit. A sample exactly on a limit is known.
+    `distances` is [N, C]; `thresholds` has the same shape or is [C]. A distance that is NaN is
+    beyond every threshold. A sample exactly on a threshold is known.
     """
     distances = distances.nan_to_num(nan=torch.inf, posinf=torch.inf)
     nearest = distances.min(dim=1).indices
-    accepted = (distances <= limits) & distances.isfinite()
+    accepted = (distances <= thresholds) & distances.isfinite()
     if reject_when == "nearest_beyond":
         return nearest, nearest, accepted.gather(1, nearest[:, None])[:, 0]
     known = accepted.any(dim=1)

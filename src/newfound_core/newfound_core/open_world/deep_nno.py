@@ -31,7 +31,7 @@ class DeepNnoConfig(HeadConfig):
     # would keep its average far too low.
     threshold_warmup: float = 0.5
     # "training": the average over training batches (as printed); "held_out": the same average
-    # over the samples the limits are fitted on, by the finished network.
+    # over the samples the thresholds are fitted on, by the finished network.
     threshold_from: ThresholdSource = "training"
     score_margin: float = 1e-4  # 1 - score is not taken below this in the loss
 
@@ -104,19 +104,19 @@ class DeepNno(OpenWorldHead):
             self._average_threshold(features, labels)
         super().observe(features, labels)
 
-    def fit_limits(self, features: Tensor, labels: Tensor) -> None:
+    def fit_thresholds(self, features: Tensor, labels: Tensor) -> None:
         """Average the threshold here if training was not to do it, or did not take place."""
         if self.config.threshold_from == "held_out" or self.threshold_batches == 0:
             self._restart_threshold()
             for _ in range(_PASSES):
                 self._average_threshold(features, labels)
-        self._set_limit()
+        self._set_rejection_threshold()
 
-    def fit_added_limits(self, features: Tensor, labels: Tensor, before: int) -> None:
+    def fit_added_thresholds(self, features: Tensor, labels: Tensor, before: int) -> None:
         """Keep the threshold: the few near samples of an added class would raise it for all."""
-        self._set_limit()
+        self._set_rejection_threshold()
 
-    def score(self, distance: Tensor, limit: Tensor) -> Tensor:
+    def score(self, distance: Tensor, rejection_threshold: Tensor) -> Tensor:
         """s = exp(-distance / 2), known above the threshold."""
         return torch.exp(-distance / 2)
 
@@ -133,7 +133,7 @@ class DeepNno(OpenWorldHead):
         batches = self.threshold_batches
         self.threshold = (batches * self.threshold + mean) / (batches + 1)
         self.threshold_batches = batches + 1
-        self._set_limit()
+        self._set_rejection_threshold()
 
     def _weights(self, scores: Tensor) -> Tensor:
         accepted, rejected = self.config.accepted_weight, self.config.rejected_weight
@@ -142,11 +142,13 @@ class DeepNno(OpenWorldHead):
     def _restart_threshold(self) -> None:
         self.threshold = torch.zeros_like(self.threshold)
         self.threshold_batches = torch.zeros_like(self.threshold_batches)
-        self._set_limit()
+        self._set_rejection_threshold()
 
-    def _set_limit(self) -> None:
-        """exp(-limit / 2) = threshold; a threshold of zero rejects nothing."""
-        self.limit = torch.full_like(self.limit, float(-2 * self.threshold.log()))
+    def _set_rejection_threshold(self) -> None:
+        """exp(-rejection_threshold / 2) = threshold; a threshold of zero rejects nothing."""
+        self.rejection_threshold = torch.full_like(
+            self.rejection_threshold, float(-2 * self.threshold.log())
+        )
 
 
 def _mean_over_classes(scores: Tensor, labels: Tensor, weights: Tensor) -> Tensor:

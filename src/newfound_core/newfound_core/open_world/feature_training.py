@@ -116,8 +116,8 @@ def _step(
 ) -> None:
     """Take the optimiser's step, unless it would spread a NaN through the network."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    limit = config.clip_gradient if config.clip_gradient is not None else float("inf")
-    norm = nn.utils.clip_grad_norm_(parameters, limit)
+    max_norm = config.clip_gradient if config.clip_gradient is not None else float("inf")
+    norm = nn.utils.clip_grad_norm_(parameters, max_norm)
     if not np.isfinite(losses["total"]) or not norm.isfinite():
         raise TrainingError(
             f"the loss became {losses['total']} and the gradient's norm {float(norm)} in epoch "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one contract of all open-world methods: class means, distance limits, a decision."""
+"""The one contract of all open-world methods: class means, distance thresholds, a decision."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,16 +18,17 @@ from newfound_core.open_world.search import MeanSearch
 
 
 class OpenWorldHead(nn.Module, ABC):
-    """Known classes as means in feature space, each with a limit of how far its samples lie.
+    """Known classes as means in feature space, each with a threshold of how far its samples lie.
 
     A step of learning calls, in this order: `extend`, `begin_step`, then per epoch
-    `begin_epoch` and per batch `loss` and `observe`, at last `refit`, `fit_limits`, `end_step`.
-    A later step that trains nothing calls `extend`, `refit`, `fit_added_limits`, `end_step`.
+    `begin_epoch` and per batch `loss` and `observe`, at last `refit`, `fit_thresholds` and
+    `end_step`. A later step that trains nothing calls `extend`, `refit`,
+    `fit_added_thresholds`, `end_step`.
     """
 
     name: ClassVar[str]
     config_type: ClassVar[type[HeadConfig]]
-    limit: Tensor  # [C], distance beyond which a sample is not of the class; inf if not fitted
+    rejection_threshold: Tensor  # [C], distance beyond which a class rejects; inf if not fitted
 
     def __init__(self, dimension: int, config: HeadConfig | None = None) -> None:
         super().__init__()
@@ -40,7 +41,7 @@ class OpenWorldHead(nn.Module, ABC):
         self.labels: list[str] = []
         self.steps = 0
         self.means = ClassMeans(dimension)
-        self.register_buffer("limit", torch.zeros(0))
+        self.register_buffer("rejection_threshold", torch.zeros(0))
         self._search: MeanSearch | None = None
 
     # What a method is made of.
@@ -66,23 +67,24 @@ class OpenWorldHead(nn.Module, ABC):
         self.means.update(features, labels)
 
     @abstractmethod
-    def fit_limits(self, features: Tensor, labels: Tensor) -> None:
-        """Set the limits; the features should be of samples that were not trained on."""
+    def fit_thresholds(self, features: Tensor, labels: Tensor) -> None:
+        """Set the thresholds; the features should be of samples that were not trained on."""
 
-    def fit_added_limits(self, features: Tensor, labels: Tensor, before: int) -> None:
-        """Set the limits after classes were added to features that did not change.
+    def fit_added_thresholds(self, features: Tensor, labels: Tensor, before: int) -> None:
+        """Set the thresholds after classes were added to features that did not change.
 
         The first `before` classes were there already.
         """
-        self.fit_limits(features, labels)
+        self.fit_thresholds(features, labels)
 
     def distances_from_squares(self, squares: Tensor) -> Tensor:
         """Turn squared Euclidean distances into the method's own."""
         return root(squares)
 
-    def score(self, distance: Tensor, limit: Tensor) -> Tensor:
-        """How well a sample fits: 1 on the mean, 0 on the limit, negative beyond."""
-        return 1 - distance / limit.clamp_min(torch.finfo(limit.dtype).tiny)
+    def score(self, distance: Tensor, rejection_threshold: Tensor) -> Tensor:
+        """How well a sample fits: 1 on the mean, 0 on the threshold, negative beyond."""
+        tiny = torch.finfo(rejection_threshold.dtype).tiny
+        return 1 - distance / rejection_threshold.clamp_min(tiny)
 
     # Classes.
 
@@ -100,8 +102,9 @@ class OpenWorldHead(nn.Module, ABC):
                 raise DataError(f"class {label!r} is already known; labels must be unique")
             self.labels.append(label)
             self.means.extend(1)
-            default = self.limit.median() if len(self.limit) else self.limit.new_tensor(torch.inf)
-            self.limit = torch.cat([self.limit, default[None]])
+            known = self.rejection_threshold
+            default = known.median() if len(known) else known.new_tensor(torch.inf)
+            self.rejection_threshold = torch.cat([known, default[None]])
 
     def forget(self, label: str) -> int:
         """Remove a class and return the index it had; later classes move down by one."""
@@ -111,7 +114,10 @@ class OpenWorldHead(nn.Module, ABC):
         index = self.labels.index(label)
         del self.labels[index]
         self.means.forget(index)
-        self.limit = torch.cat([self.limit[:index], self.limit[index + 1 :]])
+        kept = torch.arange(len(self.rejection_threshold)) != index
+        self.rejection_threshold = self.rejection_threshold[
+            kept.to(self.rejection_threshold.device)
+        ]
         return index
 
     # A step of learning.
@@ -175,20 +181,23 @@ class OpenWorldHead(nn.Module, ABC):
             return _all_unknown(features)
         squares, classes = self.search().candidates(features, self.config.shortlist)
         distances = self.distances_from_squares(squares)
-        limits, seen = self.limit[classes], self.means.seen[classes]  # [N, K] or [C]
+        thresholds, seen = (
+            self.rejection_threshold[classes],
+            self.means.seen[classes],
+        )  # [N, K] or [C]
         distances = distances.masked_fill(~seen, torch.inf)
         column, nearest, known = choose(
-            distances, limits, self.config.reject_when, self.config.choose_from
+            distances, thresholds, self.config.reject_when, self.config.choose_from
         )
-        classes, limits = classes.expand_as(distances), limits.expand_as(distances)
+        classes, thresholds = classes.expand_as(distances), thresholds.expand_as(distances)
         label, nearest = _pick(classes, column), _pick(classes, nearest)
-        distance, limit = _pick(distances, column), _pick(limits, column)
+        distance, threshold = _pick(distances, column), _pick(thresholds, column)
         return Decision(
             label=torch.where(known, label, UNKNOWN),
             nearest=torch.where(distance.isfinite(), nearest, UNKNOWN),
-            score=self.score(distance, limit).nan_to_num(nan=-torch.inf, neginf=-torch.inf),
+            score=self.score(distance, threshold).nan_to_num(nan=-torch.inf, neginf=-torch.inf),
             distance=distance.nan_to_num(nan=torch.inf, posinf=torch.inf),
-            limit=limit,
+            rejection_threshold=threshold,
         )
 
     def search(self) -> MeanSearch:

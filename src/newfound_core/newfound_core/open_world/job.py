@@ -48,7 +48,7 @@ Outcome = Literal[
 class LearningOptions:
     """How the class is learned; the defaults suit twenty to thirty crops."""
 
-    epochs: int = 0  # of training; 0: the network stays, the class gets a mean and a limit
+    epochs: int = 0  # of training; 0: the network stays, the class gets a mean and a threshold
     learning_rate: float | None = None  # None: what was chosen for the method
     batch_size: int = 32
     crops: int = 3  # random variants of every new image to train on, besides the image itself
@@ -99,7 +99,7 @@ class Job:
 class JobProgress:
     """Where a job is."""
 
-    stage: str  # loading, features, training, means, limits, checking, saving
+    stage: str  # loading, features, training, means, thresholds, checking, saving
     fraction: float  # of the whole job, 0 to 1
     seconds_left: float | None  # estimated; None as long as nothing can be said
 

@@ -21,8 +21,8 @@ from newfound_core.open_world.step_config import EpochState, Hooks, Progress, St
 from newfound_core.open_world.trunk import set_trainable
 
 
-class LimitSamples(NamedTuple):
-    """What the limits were fitted on, as the head saw it."""
+class ThresholdSamples(NamedTuple):
+    """What the thresholds were fitted on, as the head saw it."""
 
     samples: list[Sample]  # held out, or those trained on where none are
     features: Tensor  # [N, D] of random variants of them
@@ -36,7 +36,7 @@ class LearnedStep:
     memory: Memory
     new_labels: list[str]
     trained: bool  # whether the network changed
-    limits_from: LimitSamples  # of which the memory keeps only some
+    thresholds_from: ThresholdSamples  # of which the memory keeps only some
 
 
 def learn_step(
@@ -77,7 +77,7 @@ def learn_step(
     if trained:
         run.train(model, resume)
     distances = run.refit(features_changed=trained)
-    limits_from = run.fit_limits(held_out or data.samples, before)
+    thresholds_from = run.fit_thresholds(held_out or data.samples, before)
     learner.head.end_step()
     kept = select(
         memory.config,
@@ -87,7 +87,7 @@ def learn_step(
         held_out=held_out,
         generator=generator,
     )
-    return LearnedStep(learner, kept, new_labels, trained, limits_from)
+    return LearnedStep(learner, kept, new_labels, trained, thresholds_from)
 
 
 @dataclass(frozen=True)
@@ -130,24 +130,24 @@ class _Run:
         head.refit([(features[:used], labels[:used])], features_changed=features_changed)
         return head.distances(features).gather(1, labels[:, None])[:, 0].tolist()
 
-    def fit_limits(self, samples: list[Sample], before: int) -> LimitSamples:
-        """Learn the limits from samples that were not trained on, where there are any.
+    def fit_thresholds(self, samples: list[Sample], before: int) -> ThresholdSamples:
+        """Learn the thresholds from samples that were not trained on, where there are any.
 
         `before`: so many classes were there already, with features that did not change.
         """
-        features, labels = self._features(samples, "limits", self.data.inputs.vary_held_out)
+        features, labels = self._features(samples, "thresholds", self.data.inputs.vary_held_out)
         if before:
-            self.model.head.fit_added_limits(features, labels, before)
+            self.model.head.fit_added_thresholds(features, labels, before)
         else:
-            self.model.head.fit_limits(features, labels)
-        return LimitSamples(samples, features)
+            self.model.head.fit_thresholds(features, labels)
+        return ThresholdSamples(samples, features)
 
     @torch.no_grad()
     def _features(
         self, samples: Sequence[Sample], phase: str, vary: Vary | None = None
     ) -> tuple[Tensor, Tensor]:
         self.model.eval().requires_grad_(False)
-        device = self.model.head.limit.device
+        device = self.model.head.rejection_threshold.device
         generator = np.random.default_rng([self.config.seed, self.model.head.steps, 2])
         parts, done = [], 0
         for chunk in chunks(samples, self.config.batch_size):

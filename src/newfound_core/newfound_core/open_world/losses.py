@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from newfound_core.open_world.limits import own_class
+from newfound_core.open_world.thresholds import own_class
 
 
 def one_against_rest_loss(distances: Tensor, labels: Tensor, *, margin: float) -> Tensor:

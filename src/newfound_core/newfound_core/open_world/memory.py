@@ -17,7 +17,7 @@ class Sample:
     image: np.ndarray | bytes  # uint8 [H, W, 3] in RGB order, or an encoded PNG or JPEG
     label: str
     source: str = ""  # where it came from: camera, web, a data set
-    held_out: bool = False  # never trained on: the limits are learnt from it
+    held_out: bool = False  # never trained on: the thresholds are learnt from it
 
     def pixels(self) -> np.ndarray:
         """Return the image as uint8 [H, W, 3] in RGB order."""
@@ -37,7 +37,7 @@ class MemoryConfig:
     """How much is kept."""
 
     size: int = 2000  # samples, of all classes together
-    held_out_share: float = 0.2  # of each class's samples; 0 for methods without learnt limits
+    held_out_share: float = 0.2  # of each class's samples; 0 for methods without learnt thresholds
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -79,7 +79,7 @@ class Memory:
         return [sample for sample in self._all() if not sample.held_out]
 
     def held_out(self) -> list[Sample]:
-        """Return every sample that limits may be learnt from."""
+        """Return every sample that thresholds may be learnt from."""
         return [sample for sample in self._all() if sample.held_out]
 
     def without(self, label: str) -> "Memory":

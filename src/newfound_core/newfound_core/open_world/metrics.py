@@ -20,7 +20,7 @@ class OpenWorldMetrics:
     open_set: float | None  # unknowns rejected
     owr: float | None  # mean of the last two
     owr_harmonic: float | None  # harmonic mean of the same two: OWR-H
-    auroc: float | None  # of the score, knowns against unknowns, whatever the limits
+    auroc: float | None  # of the score, knowns against unknowns, whatever the thresholds
     correct_knowns_rejected: float | None  # of the knowns whose nearest class is right
     unknowns_rejected: float | None  # the same as open_set, in the rejection table
     rejection_difference: float | None  # unknowns_rejected - correct_knowns_rejected

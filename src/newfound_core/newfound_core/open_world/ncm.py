@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nearest class mean with a limit per class, on features that are never trained.
+"""Nearest class mean with a threshold per class, on features that are never trained.
 
 The honest baseline: on L2-normalised features of a pretrained network it is hard to beat.
 """
@@ -12,19 +12,19 @@ from torch import Tensor
 from newfound_core.open_world.distances import scaled_distances, squared_distances
 from newfound_core.open_world.head import OpenWorldHead
 from newfound_core.open_world.head_config import HeadConfig
-from newfound_core.open_world.limits import exact_limits, percentile_limits
 from newfound_core.open_world.losses import global_clustering_loss
+from newfound_core.open_world.thresholds import exact_thresholds, percentile_thresholds
 
-NcmLimits = Literal["balanced", "percentile"]
+NcmThresholds = Literal["balanced", "percentile"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class NcmConfig(HeadConfig):
-    """Where the limits come from."""
+    """Where the thresholds come from."""
 
-    # "balanced": the limits of B-DOC, which weigh own samples lost against others let in;
+    # "balanced": the thresholds of B-DOC, which weigh own samples lost against others let in;
     # "percentile": so many per cent of the own samples lie within.
-    limits: NcmLimits = "balanced"
+    thresholds: NcmThresholds = "balanced"
     percentile: float = 75.0
     # True: the first step trains the network, which then stays as it is. Without pretrained
     # weights there would be no features at all.
@@ -32,7 +32,7 @@ class NcmConfig(HeadConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._one_of("limits", get_args(NcmLimits))
+        self._one_of("thresholds", get_args(NcmThresholds))
         self._within("percentile", 0, 100)
 
 
@@ -54,14 +54,14 @@ class NearestClassMean(OpenWorldHead):
         """Cross entropy over the class means."""
         return {"total": class_mean_loss(self, features, labels)}
 
-    def fit_limits(self, features: Tensor, labels: Tensor) -> None:
-        """Set each class's limit."""
+    def fit_thresholds(self, features: Tensor, labels: Tensor) -> None:
+        """Set each class's threshold."""
         distances = self.distances(features)
-        if self.config.limits == "balanced":
-            limit = exact_limits(distances, labels)
+        if self.config.thresholds == "balanced":
+            threshold = exact_thresholds(distances, labels)
         else:
-            limit = percentile_limits(distances, labels, self.config.percentile)
-        self.limit = limit.to(self.limit.dtype)
+            threshold = percentile_thresholds(distances, labels, self.config.percentile)
+        self.rejection_threshold = threshold.to(self.rejection_threshold.dtype)
 
 
 def class_mean_loss(head: OpenWorldHead, features: Tensor, labels: Tensor) -> Tensor:

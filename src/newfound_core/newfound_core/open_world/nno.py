@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nearest non-outlier: features and one limit from the first step, then frozen."""
+"""Nearest non-outlier: features and one threshold from the first step, then frozen."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
@@ -9,29 +9,29 @@ from torch import Tensor
 
 from newfound_core.open_world.head import OpenWorldHead
 from newfound_core.open_world.head_config import HeadConfig
-from newfound_core.open_world.limits import leave_one_class_out_limit, percentile_limit
 from newfound_core.open_world.ncm import class_mean_loss
+from newfound_core.open_world.thresholds import leave_one_class_out_threshold, percentile_threshold
 
-NnoLimit = Literal["percentile", "leave_one_class_out"]
+NnoThresholds = Literal["percentile", "leave_one_class_out"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class NnoConfig(HeadConfig):
-    """What the first step trains and how it sets the one limit."""
+    """What the first step trains and how it sets the one threshold."""
 
     train_first_step: bool = True  # False: features of a pretrained network as they are
     # tau in the thesis. A high percentile of the training distances rejects nothing.
-    limit: NnoLimit = "percentile"
+    thresholds: NnoThresholds = "percentile"
     percentile: float = 50.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._one_of("limit", get_args(NnoLimit))
+        self._one_of("thresholds", get_args(NnoThresholds))
         self._within("percentile", 0, 100)
 
 
 class NearestNonOutlier(OpenWorldHead):
-    """Score 1 - distance / limit, the same limit for all classes; unknown if none is positive."""
+    """Score 1 - distance / threshold, one threshold for all; unknown if none is positive."""
 
     name = "nno"
     config_type: ClassVar[type[HeadConfig]] = NnoConfig
@@ -48,13 +48,13 @@ class NearestNonOutlier(OpenWorldHead):
         """Cross entropy over the class means: metric learning for a nearest-mean classifier."""
         return {"total": class_mean_loss(self, features, labels)}
 
-    def fit_limits(self, features: Tensor, labels: Tensor) -> None:
-        """Set the limit in the first step; later steps keep it."""
+    def fit_thresholds(self, features: Tensor, labels: Tensor) -> None:
+        """Set the threshold in the first step; later steps keep it."""
         if self.steps > 0:
             return
         distances = self.distances(features)
-        if self.config.limit == "percentile":
-            limit = percentile_limit(distances, labels, self.config.percentile)
+        if self.config.thresholds == "percentile":
+            threshold = percentile_threshold(distances, labels, self.config.percentile)
         else:
-            limit = leave_one_class_out_limit(distances, labels)
-        self.limit = torch.full_like(self.limit, limit)
+            threshold = leave_one_class_out_threshold(distances, labels)
+        self.rejection_threshold = torch.full_like(self.rejection_threshold, threshold)

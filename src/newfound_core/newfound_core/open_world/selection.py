@@ -33,7 +33,7 @@ def hold_out(
 ) -> tuple[list[Sample], list[Sample]]:
     """Split new samples, before training, into those to train on and those held out.
 
-    Held-out samples are drawn at random: limits learnt from samples near the mean would be
+    Held-out samples are drawn at random: thresholds learnt from samples near the mean would be
     too small.
     """
     training, held_out = [], []

@@ -64,7 +64,7 @@ class StepConfig:
 class Progress:
     """Where a step is."""
 
-    phase: str  # "training", "means" or "limits"
+    phase: str  # "training", "means" or "thresholds"
     done: int  # batches or epochs of the phase
     total: int
     losses: dict[str, float]  # of the last batch, in training

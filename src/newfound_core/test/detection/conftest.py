@@ -25,7 +25,7 @@ def make_detection():
             nearest_label=label or "mug",
             score=0.5,
             distance=2.0,
-            limit=1.0,
+            rejection_threshold=1.0,
             look=look / np.linalg.norm(look),
             crop=crop,
         )

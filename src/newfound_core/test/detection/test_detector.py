@@ -49,7 +49,7 @@ def knowledge(tmp_path):
     with torch.no_grad():
         feature = model(preprocessing(RGB[0:40, 0:40])[None])
     model.head.means.update(feature, torch.tensor([0]))
-    model.head.limit = torch.tensor([0.5])
+    model.head.rejection_threshold = torch.tensor([0.5])
     return read_knowledge(save_model(tmp_path / "m", model, ["left"], preprocessing))
 
 
@@ -63,7 +63,7 @@ def test_a_region_like_its_class_is_named_and_another_is_unknown(knowledge):
     assert (known.label, known.nearest_label, known.known) == ("left", "left", True)
     assert known.distance == pytest.approx(0, abs=0.02)
     assert (unknown.label, unknown.nearest_label, unknown.known) == ("", "left", False)
-    assert unknown.distance > unknown.limit == 0.5
+    assert unknown.distance > unknown.rejection_threshold == 0.5
     assert 0 <= unknown.score <= known.score <= 1
 
 
@@ -72,7 +72,7 @@ def test_few_and_distinct_regions_are_looked_at_best_first(knowledge):
     found = detect(knowledge, boxes, [0.5, 0.9, 0.7, 0.2], min_objectness=0.3)
     assert [round(d.objectness, 1) for d in found] == [0.9, 0.7]
     found = detect(knowledge, boxes[:1] + boxes[2:], [0.5, 0.7, 0.2])
-    assert [round(d.objectness, 1) for d in found] == [0.7], "the proposer's own limit"
+    assert [round(d.objectness, 1) for d in found] == [0.7], "the proposer's own threshold"
     assert len(detect(knowledge, boxes, [0.5, 0.9, 0.7, 0.2], max_regions=1)) == 1
 
 

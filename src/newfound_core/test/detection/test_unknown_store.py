@@ -23,7 +23,7 @@ def unknown(name="u1", crops=2, **changes):
     values = {
         "state": "waiting", "sightings": 3, "first_seen": 1, "last_seen": 2, "seen_at": 5.0,
         "frame_id": "camera", "box": (1.0, 2.0, 3.0, 4.0), "crops": views, "nearest_label": "",
-        "distance": math.inf, "limit": math.inf,
+        "distance": math.inf, "rejection_threshold": math.inf,
     }  # fmt: skip
     return UnknownObject(name, **values | changes)
 

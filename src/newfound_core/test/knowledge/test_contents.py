@@ -33,7 +33,7 @@ def test_a_forgotten_class_is_gone_and_the_others_stay_as_they_were(checkpoint, 
     features = before.head.means.value
     kept = before.head.distances(features)[:, [0, 2]]
     torch.testing.assert_close(after.head.distances(features), kept, atol=1e-4, rtol=1e-4)
-    assert torch.equal(after.head.limit, before.head.limit[[0, 2]])
+    assert torch.equal(after.head.rejection_threshold, before.head.rejection_threshold[[0, 2]])
     assert load_memory(tmp_path / "less" / "memory").labels == ["red", "blue"]
 
 

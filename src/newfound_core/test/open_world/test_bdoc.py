@@ -106,35 +106,35 @@ def test_distances_at_test_time_use_the_online_variance(points, form):
 
 
 @pytest.mark.parametrize("form", ["norm", "squared", "squared_summed"])
-def test_limits_let_in_own_held_out_samples_and_keep_out_strangers(points, form):
+def test_thresholds_let_in_own_held_out_samples_and_keep_out_strangers(points, form):
     head = head_of(points, distance=form)
-    head.fit_limits(points.features, points.labels)
+    head.fit_thresholds(points.features, points.labels)
     assert head.decide(points.features).known.double().mean() > 0.6
     assert not head.decide(points.features + 30).known.any()
 
 
-def test_limits_from_few_samples_are_drawn_to_a_shared_one(points):
-    alone, drawn = head_of(points), head_of(points, shared_limit_samples=4.0)
+def test_thresholds_from_few_samples_are_drawn_to_a_shared_one(points):
+    alone, drawn = head_of(points), head_of(points, shared_threshold_samples=4.0)
     for head in (alone, drawn):
-        head.fit_limits(points.features, points.labels)
+        head.fit_thresholds(points.features, points.labels)
     distances = alone.distances(points.features).double().numpy()
     labels = points.labels.numpy()
     shared = np.percentile(distances[np.arange(len(labels)), labels], 75)
     count = np.bincount(labels)
-    expected = (count * alone.limit.double().numpy() + 4 * shared) / (count + 4)
-    np.testing.assert_allclose(drawn.limit.double().numpy(), expected, rtol=1e-5)
+    expected = (count * alone.rejection_threshold.double().numpy() + 4 * shared) / (count + 4)
+    np.testing.assert_allclose(drawn.rejection_threshold.double().numpy(), expected, rtol=1e-5)
 
 
-def test_an_added_class_gets_its_limit_from_those_before_and_changes_none(points):
-    head = head_of(points, added_limit_factor=1.5)
-    head.fit_limits(points.features, points.labels)
-    before = head.limit.clone()
+def test_an_added_class_gets_its_threshold_from_those_before_and_changes_none(points):
+    head = head_of(points, added_threshold_factor=1.5)
+    head.fit_thresholds(points.features, points.labels)
+    before = head.rejection_threshold.clone()
     head.extend(["shoe"])
     one = points.features[:1]
     head.refit([(one, torch.tensor([len(before)]))], features_changed=False)
-    head.fit_added_limits(one, torch.tensor([len(before)]), len(before))
-    assert torch.equal(head.limit[:-1], before)
-    assert head.limit[-1].item() == pytest.approx(1.5 * before.median().item())
+    head.fit_added_thresholds(one, torch.tensor([len(before)]), len(before))
+    assert torch.equal(head.rejection_threshold[:-1], before)
+    assert head.rejection_threshold[-1].item() == pytest.approx(1.5 * before.median().item())
 
 
 def test_the_printed_values_are_at_hand():

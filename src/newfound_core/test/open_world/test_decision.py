@@ -4,11 +4,11 @@ import torch
 
 from newfound_core.open_world.decision import choose
 
-# Distances to classes 0, 1, 2 with limits 1, 3, 1.
+# Distances to classes 0, 1, 2 with thresholds 1, 3, 1.
 LIMITS = torch.tensor([1.0, 3.0, 1.0])
-INSIDE = [0.5, 4.0, 4.0]  # within the limit of its nearest class
-OTHER = [2.0, 2.5, 4.0]  # beyond the limit of the nearest, within that of another
-OUTSIDE = [2.0, 4.0, 4.0]  # beyond all limits
+INSIDE = [0.5, 4.0, 4.0]  # within the threshold of its nearest class
+OTHER = [2.0, 2.5, 4.0]  # beyond the threshold of the nearest, within that of another
+OUTSIDE = [2.0, 4.0, 4.0]  # beyond all thresholds
 DISTANCES = torch.tensor([INSIDE, OTHER, OUTSIDE])
 
 
@@ -30,12 +30,12 @@ def test_every_rule_on_a_hand_worked_example(reject_when, choose_from, known, co
 
 @pytest.mark.parametrize("reject_when", ["all_beyond", "nearest_beyond"])
 @pytest.mark.parametrize("choose_from", ["all", "accepted"])
-def test_nan_and_infinite_distances_are_unknown_even_without_limits(reject_when, choose_from):
+def test_nan_and_infinite_distances_are_unknown_even_without_thresholds(reject_when, choose_from):
     distances = torch.tensor([[torch.nan, torch.nan], [torch.inf, torch.inf]])
     _, _, known = choose(distances, torch.full((2,), torch.inf), reject_when, choose_from)
     assert not known.any()
 
 
-def test_a_sample_on_the_limit_is_known():
+def test_a_sample_on_the_threshold_is_known():
     _, _, known = choose(torch.tensor([[1.0]]), torch.tensor([1.0]), "all_beyond", "all")
     assert known.all()

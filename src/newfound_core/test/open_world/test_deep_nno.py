@@ -57,13 +57,13 @@ def test_the_threshold_follows_the_hand_worked_average():
     assert head.threshold.item() == pytest.approx((2 * before + 3 / 4) / 3, rel=1e-5)
 
 
-def test_rejection_by_limit_equals_rejection_by_score():
+def test_rejection_by_threshold_equals_rejection_by_score():
     head = head_on_a_line()
     head._average_threshold(at(2 * math.log(2)), torch.tensor([0]))  # threshold 1/2
     decision = head.decide(at(1.3, 1.5, -1.3, -1.5))  # scores .52, .47
     assert decision.label.tolist() == [0, -1, 0, -1]
     np.testing.assert_allclose(decision.score.numpy(), np.exp([-0.65, -0.75] * 2), rtol=1e-4)
-    assert decision.limit[0].item() == pytest.approx(2 * math.log(2), rel=1e-5)
+    assert decision.rejection_threshold[0].item() == pytest.approx(2 * math.log(2), rel=1e-5)
 
 
 def test_a_new_step_starts_the_threshold_anew():
@@ -86,9 +86,9 @@ def test_epochs_of_the_warm_up_are_left_out_of_the_threshold():
     assert averaged == [0, 0, 1, 2]
 
 
-def test_without_training_the_threshold_is_averaged_over_the_samples_for_limits():
+def test_without_training_the_threshold_is_averaged_over_the_samples_for_thresholds():
     head = head_on_a_line()
-    head.fit_limits(at(2 * math.log(2)), torch.tensor([0]))
+    head.fit_thresholds(at(2 * math.log(2)), torch.tensor([0]))
     assert head.threshold.item() == pytest.approx(0.5)
 
 
@@ -98,18 +98,18 @@ def test_a_threshold_from_training_is_kept_and_one_from_held_out_samples_replace
         head.observe(at(2 * math.log(4)), torch.tensor([0]))
         head.means.restart_counts()
         head.means.update(torch.tensor([[0.0]]), torch.tensor([0]))
-        head.fit_limits(at(2 * math.log(2)), torch.tensor([0]))
+        head.fit_thresholds(at(2 * math.log(2)), torch.tensor([0]))
         assert head.threshold.item() == pytest.approx(expected)
 
 
 def test_an_added_class_leaves_the_threshold_where_it_is():
     head = head_on_a_line(threshold_from="held_out")
-    head.fit_limits(at(2 * math.log(2)), torch.tensor([0]))
+    head.fit_thresholds(at(2 * math.log(2)), torch.tensor([0]))
     head.extend(["lamp"])
     head.refit([(at(5.0), torch.tensor([2]))], features_changed=False)
-    head.fit_added_limits(at(5.0), torch.tensor([2]), 2)  # on its mean: a score of one
+    head.fit_added_thresholds(at(5.0), torch.tensor([2]), 2)  # on its mean: a score of one
     assert head.threshold.item() == pytest.approx(0.5)
-    assert head.limit.tolist() == pytest.approx([2 * math.log(2)] * 3)
+    assert head.rejection_threshold.tolist() == pytest.approx([2 * math.log(2)] * 3)
 
 
 def test_rejected_samples_weigh_more_even_if_few_are_held_out():
@@ -117,7 +117,7 @@ def test_rejected_samples_weigh_more_even_if_few_are_held_out():
     head = head_on_a_line(threshold_from="held_out", rejected_weight=3.0)
     head.means.update(torch.tensor([[0.0]]), torch.tensor([0]))
     features = torch.cat([at(-2 * math.log(0.2)), at(-2 * math.log(0.8))])
-    head.fit_limits(features, torch.tensor([0, 0]))
+    head.fit_thresholds(features, torch.tensor([0, 0]))
     assert head.threshold.item() == pytest.approx(0.35, abs=0.002)
 
 

@@ -16,7 +16,7 @@ from newfound_core.open_world.step_config import StepConfig
 
 OPTIONS = {
     "ncm": {},
-    "nno": {"limit": "leave_one_class_out"},
+    "nno": {"thresholds": "leave_one_class_out"},
     "deepnno": {"threshold_from": "held_out"},
     "bdoc": {},
 }
@@ -26,13 +26,13 @@ every_method = pytest.mark.parametrize("method", sorted(HEADS))
 
 
 def fitted(method, points, **options):
-    """A head that knows three classes, with means and limits from the same points."""
+    """A head that knows three classes, with means and thresholds from the same points."""
     head = build_head(method, 5, **options)
     head.extend(["cup", "fork", "lamp"])
     head.begin_step()
     features = points.features.float()
     head.refit([(features, points.labels)], features_changed=True)
-    head.fit_limits(features, points.labels)
+    head.fit_thresholds(features, points.labels)
     head.end_step()
     return head
 
@@ -63,7 +63,7 @@ def test_it_learns_rejects_extends_keeps_and_survives_a_checkpoint(method, toy):
     again = OpenWorldModel.from_options(toy.model(method, seed=5).backbone, options)
     again.load_tensors(tensors)
     other = again.decide(images)
-    for name in ("label", "nearest", "score", "distance", "limit"):
+    for name in ("label", "nearest", "score", "distance", "rejection_threshold"):
         assert torch.equal(getattr(other, name), getattr(decision, name))
 
 
@@ -74,7 +74,7 @@ def test_decisions_name_the_right_classes_and_reject_what_is_far(method, points)
     assert decision.label.tolist() == [0, 1, 2, -1, -1]
     assert decision.known.tolist() == [True, True, True, False, False]
     assert (decision.score[:3].min() > decision.score[3:].max()).item()
-    assert (decision.distance[3:] > decision.limit[3:]).all()
+    assert (decision.distance[3:] > decision.rejection_threshold[3:]).all()
 
 
 @every_method
@@ -106,7 +106,7 @@ def test_no_features_give_no_decisions(method, points):
 def test_a_class_without_samples_is_never_decided_for(method, points):
     head = fitted(method, points)
     head.extend(["shoe"])
-    head.limit[:] = torch.inf  # reject nothing
+    head.rejection_threshold[:] = torch.inf  # reject nothing
     assert 3 not in head.decide(torch.zeros(4, 5)).label.tolist()
 
 
@@ -119,7 +119,7 @@ def test_forgetting_a_class_shifts_the_others_and_keeps_their_decisions(method, 
     after = head.decide(points.features.float())
     stays = before.nearest != 1
     assert torch.equal(after.nearest[stays], before.nearest[stays].div(2, rounding_mode="floor"))
-    assert torch.equal(after.limit[stays], before.limit[stays])
+    assert torch.equal(after.rejection_threshold[stays], before.rejection_threshold[stays])
     with pytest.raises(DataError, match="cannot forget 'fork': the known classes are cup, lamp"):
         head.forget("fork")
 
@@ -214,7 +214,7 @@ def test_many_classes_are_decided_by_shortlist_as_without(method):
     for head in heads:
         head.extend([str(i) for i in range(500)])
         head.refit([(means, labels)], features_changed=True)
-        head.limit[:] = 2.0
+        head.rejection_threshold[:] = 2.0
     near = means[:40] + 0.05 * torch.randn(40, 64, generator=generator)
     features = torch.cat([near, 30 * torch.ones(2, 64)])
     full, short = (head.decide(features) for head in heads)
@@ -233,12 +233,12 @@ def test_a_state_of_the_wrong_form_is_refused(method, points):
         head_from_options(options).load_tensors(tensors)
 
     load(lambda tensors: None)
-    with pytest.raises(CheckpointError, match="'limit' is missing"):
-        load(lambda tensors: tensors.pop("limit"))
+    with pytest.raises(CheckpointError, match="'rejection_threshold' is missing"):
+        load(lambda tensors: tensors.pop("rejection_threshold"))
     with pytest.raises(CheckpointError, match="'extra' is not expected"):
         load(lambda tensors: tensors.update(extra=torch.zeros(1)))
     with pytest.raises(CheckpointError, match="3 classes of dimension 5 need"):
-        load(lambda tensors: tensors.update(limit=torch.zeros(4)))
+        load(lambda tensors: tensors.update(rejection_threshold=torch.zeros(4)))
     with pytest.raises(CheckpointError, match="holds NaN"):
         load(lambda tensors: tensors["means.value"].fill_(torch.nan))
 

@@ -84,11 +84,11 @@ def test_held_out_samples_are_never_trained_on_over_several_steps(toy):
         trained.add(image.tobytes())
         return toy.inputs.prepare(image)
 
-    def prepare_for_limits(image, generator):
+    def prepare_for_thresholds(image, generator):
         fitted.add(image.tobytes())
         return toy.inputs.prepare(image)
 
-    inputs = Inputs(toy.inputs.prepare, prepare_for_training, prepare_for_limits)
+    inputs = Inputs(toy.inputs.prepare, prepare_for_training, prepare_for_thresholds)
     model, memory = toy.model("bdoc"), Memory(MEMORY)
     for label in ("cup", "fork", "lamp"):
         unique = {s.pixels().tobytes(): s for s in toy.samples(label, 25)}
@@ -148,8 +148,8 @@ def test_a_class_added_without_training_leaves_the_others_as_they_were(toy, meth
     assert not added.trained
     assert same(snapshot(added.model.backbone), snapshot(step.model.backbone))
     assert torch.equal(after.means.value[:2], before.means.value)
-    assert torch.equal(after.limit[:2], before.limit)
-    assert after.limit[2].isfinite()
+    assert torch.equal(after.rejection_threshold[:2], before.rejection_threshold)
+    assert after.rejection_threshold[2].isfinite()
     assert after.decide(after.means.value[2:]).label.tolist() == [2]
 
 
@@ -161,7 +161,7 @@ def test_a_method_that_trains_can_run_on_a_frozen_network(toy):
         step = learn_step(model, new, Memory(MEMORY), toy.inputs, config)
         assert not step.trained
         assert same(snapshot(step.model.backbone), snapshot(model.backbone))
-        assert step.model.head.limit.isfinite().all()
+        assert step.model.head.rejection_threshold.isfinite().all()
 
 
 def test_the_same_seed_gives_the_same_step(toy):
@@ -180,8 +180,8 @@ def test_an_interrupted_step_resumes_to_the_same_end(toy):
 def test_progress_tells_every_phase_to_its_end(toy):
     seen = []
     first_step(toy, hooks=Hooks(on_progress=seen.append))
-    assert list(dict.fromkeys(p.phase for p in seen)) == ["training", "means", "limits"]
-    for phase in ("training", "means", "limits"):
+    assert list(dict.fromkeys(p.phase for p in seen)) == ["training", "means", "thresholds"]
+    for phase in ("training", "means", "thresholds"):
         last = [p for p in seen if p.phase == phase][-1]
         assert last.done == last.total
     assert "total" in seen[0].losses

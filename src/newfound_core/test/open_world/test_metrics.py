@@ -67,7 +67,7 @@ def test_auroc_equals_the_share_of_all_pairs(seed):
     assert auroc(torch.tensor(known), torch.tensor(unknown)) == pytest.approx(expected)
 
 
-def test_auroc_of_scores_without_limits_takes_infinity():
+def test_auroc_of_scores_without_thresholds_takes_infinity():
     assert auroc(torch.tensor([0.0, -torch.inf]), torch.tensor([-torch.inf])) == 0.75
 
 

@@ -15,7 +15,7 @@ def model_of(**embedding):
     head = build_head("ncm", 3)
     head.extend(["cup", "fork"])
     head.refit([(torch.eye(3)[:2] * 4, torch.arange(2))], features_changed=True)
-    head.limit[:] = 2.0
+    head.rejection_threshold[:] = 2.0
     return OpenWorldModel(nn.Linear(3, 3), head, EmbeddingConfig(**embedding))
 
 
@@ -66,7 +66,7 @@ def test_options_and_tensors_make_the_same_model_again():
     [
         (lambda t: t.pop("backbone.bias"), "backbone.bias"),
         (lambda t: t.update({"other": torch.zeros(1)}), "other"),
-        (lambda t: t.pop("head.limit"), "'limit' is missing"),
+        (lambda t: t.pop("head.rejection_threshold"), "'rejection_threshold' is missing"),
         (lambda t: t.update({"backbone.weight": torch.zeros(3, 4)}), "size mismatch"),
     ],
 )

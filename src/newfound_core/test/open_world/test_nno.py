@@ -11,7 +11,7 @@ def head_of(points, **options):
     head = NearestNonOutlier(5, NnoConfig(**options))
     head.extend(["cup", "fork", "lamp"])
     head.refit([(points.features.float(), points.labels)], features_changed=True)
-    head.fit_limits(points.features.float(), points.labels)
+    head.fit_thresholds(points.features.float(), points.labels)
     return head
 
 
@@ -29,13 +29,13 @@ def test_the_score_and_the_decision_are_the_printed_ones(points):
     np.testing.assert_array_equal(decision.label.numpy()[~on_the_edge], expected[~on_the_edge])
 
 
-def test_the_limit_is_chosen_in_the_first_step_and_then_fixed(points):
+def test_the_threshold_is_chosen_in_the_first_step_and_then_fixed(points):
     head = head_of(points)
-    first = head.limit[0].item()
+    first = head.rejection_threshold[0].item()
     head.end_step()
     head.extend(["shoe"])
-    head.fit_limits(points.features.float() * 9, points.labels)
-    assert head.limit.tolist() == [first] * 4
+    head.fit_thresholds(points.features.float() * 9, points.labels)
+    assert head.rejection_threshold.tolist() == [first] * 4
 
 
 def test_the_network_trains_in_the_first_step_only(points):
@@ -54,10 +54,10 @@ def test_a_high_percentile_rejects_nothing_of_the_training_set(points):
 
 
 def test_leaving_one_class_out_is_an_option(points):
-    head = head_of(points, limit="leave_one_class_out")
-    assert torch.isfinite(head.limit).all()
+    head = head_of(points, thresholds="leave_one_class_out")
+    assert torch.isfinite(head.rejection_threshold).all()
 
 
 def test_senseless_options_are_refused():
-    with pytest.raises(ConfigError, match="limit"):
-        NnoConfig(limit="guess")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="thresholds"):
+        NnoConfig(thresholds="guess")  # type: ignore[arg-type]

@@ -19,7 +19,12 @@ def draw(rgb: np.ndarray, found: Sequence[Detection], tracks: Sequence[int]) -> 
         colour = KNOWN if detection.known else UNKNOWN
         cv2.rectangle(canvas, (left, top), (right - 1, bottom - 1), colour, 2)
         name = detection.label or f"unknown ({detection.nearest_label}?)"
-        _write(canvas, f"{track} {name} {detection.distance:.2f}/{detection.limit:.2f}", left, top)
+        _write(
+            canvas,
+            f"{track} {name} {detection.distance:.2f}/{detection.rejection_threshold:.2f}",
+            left,
+            top,
+        )
     return canvas
 
 

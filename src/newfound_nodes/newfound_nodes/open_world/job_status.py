@@ -19,7 +19,7 @@ _STAGES: dict[str, Stage] = {
     "features": "preparing",
     "training": "training",
     "means": "calibrating",  # a job that does not train has them as well
-    "limits": "calibrating",
+    "thresholds": "calibrating",
     "checking": "validating",
     "saving": "validating",
 }

@@ -46,7 +46,7 @@ def _detection(found: Detection, track: int, unknown_id: str) -> msg.OpenWorldDe
         score=found.score,
         nearest_label=found.nearest_label,
         distance=found.distance,
-        limit=found.limit,
+        rejection_threshold=found.rejection_threshold,
         objectness=found.objectness,
         track_id=track % 2**32,
         unknown_id="" if found.known else unknown_id,
@@ -73,7 +73,7 @@ def unknown_message(entry: UnknownObject, crops: int) -> msg.UnknownObject:
         crops=[CompressedImage(format="jpeg", data=crop.image) for crop in entry.crops[:crops]],
         nearest_label=entry.nearest_label,
         distance=entry.distance,
-        limit=entry.limit,
+        rejection_threshold=entry.rejection_threshold,
         label=entry.label,
     )
 
@@ -81,10 +81,10 @@ def unknown_message(entry: UnknownObject, crops: int) -> msg.UnknownObject:
 def knowledge_message(now: Now) -> msg.KnowledgeBase:
     """Everything that is known."""
     knowledge = now.knowledge
-    limits = knowledge.model.head.limit.tolist()
+    thresholds = knowledge.model.head.rejection_threshold.tolist()
     classes = [
-        _known_class(now, label, limit)
-        for label, limit in zip(knowledge.labels, limits, strict=True)
+        _known_class(now, label, threshold)
+        for label, threshold in zip(knowledge.labels, thresholds, strict=True)
     ]
     return msg.KnowledgeBase(
         stamp=time_message(int(now.since * 1e9)),
@@ -97,13 +97,13 @@ def knowledge_message(now: Now) -> msg.KnowledgeBase:
     )
 
 
-def _known_class(now: Now, label: str, limit: float) -> msg.KnownClass:
+def _known_class(now: Now, label: str, threshold: float) -> msg.KnownClass:
     note = now.classes.get(label)
     return msg.KnownClass(
         label=label,
         origin=_ORIGINS[note.origin if note else "shipped"],
         exemplars=now.knowledge.exemplars.get(label, 0),
-        limit=limit,
+        rejection_threshold=threshold,
         since_version=note.since_version if note else now.version,
         learned=time_message(int(note.learned * 1e9) if note else 0),
     )

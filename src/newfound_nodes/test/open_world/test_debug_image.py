@@ -13,7 +13,7 @@ def detection(left, label):
         known=bool(label),
         nearest_label="mug",
         distance=1.0,
-        limit=float("inf"),
+        rejection_threshold=float("inf"),
     )
 
 

@@ -8,7 +8,7 @@ from newfound_nodes.open_world.job_status import FINAL, accuracies, ended, faile
 
 def test_stages_of_the_learning_process_are_those_that_others_know():
     assert following("1", "mug", None).stage == "preparing"
-    stages = ["loading", "features", "training", "means", "limits", "checking", "saving"]
+    stages = ["loading", "features", "training", "means", "thresholds", "checking", "saving"]
     seen = [following("1", "mug", JobProgress(stage, 1.0, 3.0)).stage for stage in stages]
     assert seen == ["preparing"] * 2 + ["training"] + ["calibrating"] * 2 + ["validating"] * 2
     assert following("1", "mug", JobProgress("saving", 1.0, 0.0)).progress < 1, "not yet in use"

@@ -116,11 +116,11 @@ def test_known_things_are_named_and_others_called_unknown(robot):
         "red",
         "red",
     )
-    assert 0 < red.distance <= red.limit
+    assert 0 < red.distance <= red.rejection_threshold
     assert (red.region.width, red.region.height) == (64, 48)
     yellow = robot.see(YELLOW)
     assert (yellow.kind, yellow.label) == (OpenWorldDetection.KIND_UNKNOWN, "")
-    assert yellow.distance > yellow.limit
+    assert yellow.distance > yellow.rejection_threshold
     assert robot.detections[-1].knowledge_version == 1
     assert robot.detections[-1].header.frame_id == f"camera {robot.number}"
 

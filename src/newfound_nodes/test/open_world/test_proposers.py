@@ -29,7 +29,7 @@ def test_a_region_network_without_a_model_names_the_parameter_to_set():
         made(proposer="rpn")
 
 
-def test_each_proposer_has_a_limit_of_its_own(region_network):
+def test_each_proposer_has_a_threshold_of_its_own(region_network):
     rpn = made(proposer="rpn", proposer_checkpoint=str(region_network))
     assert (rpn.min_objectness, made().min_objectness) == (0.5, 0.3)
     assert made(proposer="whole_image").min_objectness == 0

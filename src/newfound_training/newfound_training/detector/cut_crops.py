@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`cut_crops`: from pictures with boxes to a tree of crops, cut out as the detector does.
 
-Class means and limits hold for images of the kind they were learned from, so a model for the
+Class means and thresholds hold for images of the kind they were learned from, so a model for the
 detector is trained on what the detector will show it: squares around objects, with a piece of
 table and maybe of a neighbour.
 """

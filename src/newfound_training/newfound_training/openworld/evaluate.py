@@ -120,7 +120,7 @@ COMMAND = Command(
         "the same order and seed:\n      mean, spread, and in how many of the runs it is above",
         "best": "for each method the row and rule (reject_when) with the highest OWR-H over the "
         "steps;\n      with --classes choice this is how settings are chosen",
-        "rejection": "of the first bdoc row: limits class_specific, shared or at a percentile, in "
-        "two_stage (from held-out\n      samples) or one_stage (from those trained on)",
+        "rejection": "of the first bdoc row: thresholds class_specific, shared or by percentile, "
+        "in two_stage (from held-out\n      samples) or one_stage (from those trained on)",
     },
 )

@@ -56,7 +56,7 @@ def draw_trade_off(rows: Mapping[str, Sequence[dict[str, Any]]], path: Path) -> 
     figure, panel = pyplot.subplots(figsize=(4.6, 4.2), layout="constrained")
     for name, records in rows.items():
         curve = 100 * np.mean([record["trade_off"]["curve"] for record in records], axis=0)
-        point = 100 * np.mean([record["trade_off"]["at_limit"] for record in records], axis=0)
+        point = 100 * np.mean([record["trade_off"]["at_threshold"] for record in records], axis=0)
         (line,) = panel.plot(curve[:, 1], curve[:, 0], label=name, linewidth=1.2)
         panel.plot(point[1], point[0], "o", color=line.get_color())
     panel.set_xlabel("unknowns rejected, %")

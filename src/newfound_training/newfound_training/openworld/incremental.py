@@ -56,7 +56,7 @@ class Incremental:
         for step in range(len(outcome.records), len(self.protocol.steps)):
             new = self.material.samples(self.protocol.steps[step])
             learned = self._learn(step, new, outcome, state)
-            trained = trained_on(new, outcome.memory, learned.limits_from.samples)
+            trained = trained_on(new, outcome.memory, learned.thresholds_from.samples)
             record = self._record(step, learned, trained)
             outcome = Outcome(learned.model, learned.memory, [*outcome.records, record])
             if self.team.leads:
@@ -109,7 +109,7 @@ class Incremental:
         }
         if self.setting.method == "bdoc":
             record["rejection"] = rejection_ablation(
-                model, test, inputs, trained=trained, limits_from=learned.limits_from
+                model, test, inputs, trained=trained, thresholds_from=learned.thresholds_from
             )
         if step + 1 == len(self.protocol.steps):
             record["confusion"] = confusion(model.head, test)

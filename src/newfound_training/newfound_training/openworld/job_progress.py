@@ -14,7 +14,7 @@ STAGES = {
     "features": 0.45,
     "training": 0.35,
     "means": 0.05,
-    "limits": 0.02,
+    "thresholds": 0.02,
     "checking": 0.05,
     "saving": 0.03,
 }

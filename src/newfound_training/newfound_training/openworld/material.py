@@ -96,10 +96,10 @@ def _to_learn_from(images: ImageSet, splits: Sequence[str]) -> np.ndarray:
     return _of(images, splits)
 
 
-def _by_class(pixels: Pixels, indices: np.ndarray, limit: int) -> dict[str, list[int]]:
+def _by_class(pixels: Pixels, indices: np.ndarray, count: int) -> dict[str, list[int]]:
     labels, names = pixels.images.labels, pixels.images.class_names
     return {
-        name: [int(i) for i in indices if labels[i] == number][: limit or None]
+        name: [int(i) for i in indices if labels[i] == number][: count or None]
         for number, name in enumerate(names)
     }
 

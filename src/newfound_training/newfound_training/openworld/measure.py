@@ -31,7 +31,7 @@ class Queries:
 @torch.no_grad()
 def features_of(model: OpenWorldModel, samples: Sequence[Sample], inputs: Inputs) -> Tensor:
     """Embeddings [N, D] of samples as they are."""
-    device = model.head.limit.device
+    device = model.head.rejection_threshold.device
     model.eval()
     parts = [model(inputs.batch(part).to(device)) for part in chunks(samples, 200)]
     return torch.cat(parts) if parts else torch.zeros(0, model.head.dimension, device=device)
@@ -57,7 +57,7 @@ def measure(head: OpenWorldHead, test: Queries) -> dict[str, Any]:
 
 
 def with_rule(head: OpenWorldHead, rule: RejectWhen) -> OpenWorldHead:
-    """The same head deciding by another rule; means and limits are shared."""
+    """The same head deciding by another rule; means and thresholds are shared."""
     other = copy.copy(head)
     other.config = replace(head.config, reject_when=rule)
     return other
@@ -76,7 +76,7 @@ def confusion(head: OpenWorldHead, test: Queries) -> list[list[int]]:
 def trade_off(head: OpenWorldHead, test: Queries) -> dict[str, Any]:
     """Share of knowns still named right, and of unknowns rejected, over all thresholds.
 
-    `at_limit` is the point at which the method itself decides.
+    `at_threshold` is the point at which the method itself decides.
     """
     decision = head.decide(test.features)
     levels = decision.score.double().quantile(
@@ -84,7 +84,7 @@ def trade_off(head: OpenWorldHead, test: Queries) -> dict[str, Any]:
     )
     return {
         "curve": [_point(decision, test.truth, decision.score.double() > v) for v in levels],
-        "at_limit": _point(decision, test.truth, decision.known),
+        "at_threshold": _point(decision, test.truth, decision.known),
     }
 
 

@@ -40,7 +40,7 @@ class Setting:
     step: dict[str, Any]
     embedding: EmbeddingConfig
     later: dict[str, Any]  # what differs in every step but the first
-    held_out_share: float  # of every class, kept from training for the limits
+    held_out_share: float  # of every class, kept from training for the thresholds
     joint: bool  # all classes in one step
 
     @property
@@ -130,7 +130,7 @@ def _tuple(value: Any) -> Any:
 # Chosen on the choice classes of CIFAR-100 with the default network: `evaluate-openworld --preset
 # choose_pretrained`; docs/results.md has the numbers.
 CHOSEN: dict[str, dict[str, Any]] = {
-    "ncm": {"limits": "percentile", "percentile": 75.0},
+    "ncm": {"thresholds": "percentile", "percentile": 75.0},
     "nno": {"learning_rate": 0.01},
     # Long features leave DeepNNO nothing to push apart; short ones need a higher rate.
     "deepnno": {

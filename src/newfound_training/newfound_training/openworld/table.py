@@ -91,7 +91,7 @@ def _chosen_mean(records: Steps, metric: str) -> float | None:
 
 
 def rejection_summary(runs: Runs) -> dict[str, dict[str, Any]]:
-    """The four ways to set limits, over steps and runs, by the method's own rule."""
+    """The four ways to set thresholds, over steps and runs, by the method's own rule."""
     names = _first(runs)[0].get("rejection", {})
     return {
         name: {
@@ -145,7 +145,7 @@ def markdown(summaries: Mapping[str, dict[str, Any]], part: str) -> str:
 def rejection_markdown(found: Mapping[str, dict[str, Any]]) -> str:
     """The ablation of rejection, in percent."""
     lines = [
-        "| limits | correct knowns rejected | unknowns rejected | difference | OWR-H |",
+        "| thresholds | correct knowns rejected | unknowns rejected | difference | OWR-H |",
         "|---|---|---|---|---|",
     ]
     for name, values in found.items():

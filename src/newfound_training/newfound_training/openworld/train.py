@@ -186,7 +186,7 @@ COMMAND = Command(
         "classes": "names, in the order in which they were learned",
         "steps": "for each step new_classes, known_classes, remembered, and metrics by both rules "
         "of rejection,\n      nearest_beyond and all_beyond; chosen names the one the method "
-        "uses; with bdoc also rejection:\n      other ways to set its limits",
+        "uses; with bdoc also rejection:\n      other ways to set its thresholds",
         "final": "metrics after the last step: closed_world_without_rejection, "
         "closed_world_with_rejection,\n      open_set, owr, owr_harmonic, auroc, "
         "correct_knowns_rejected, unknowns_rejected,\n      rejection_difference; null where "

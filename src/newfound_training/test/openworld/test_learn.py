@@ -99,7 +99,7 @@ def test_unless_asked_to_a_job_does_not_train_the_network(make_job, knowledge):
     assert all(network[key].equal(value) for key, value in before.backbone.state_dict().items())
     known = len(before.head.labels)
     assert after.head.means.value[:known].equal(before.head.means.value)
-    assert after.head.limit[:known].equal(before.head.limit)
+    assert after.head.rejection_threshold[:known].equal(before.head.rejection_threshold)
     assert after.labels == [*before.labels, "purple"]
     assert read_progress(folder).fraction == pytest.approx(1.0)
 
@@ -115,7 +115,7 @@ def test_a_finished_job_is_not_done_again(make_job):
 @pytest.mark.parametrize(
     ("spoil", "outcome", "message"),
     [
-        (lambda f: (f / "job.json").write_text("{"), "bad_job", "job.json cannot be read"),
+        (lambda f: (f / "job.json").write_text("{"), "bad_job", "job.json is no job"),
         (cancel, "cancelled", "cancelled"),
         (
             lambda f: [p.write_bytes(b"\x89PNG nothing") for p in (f / "images").iterdir()],

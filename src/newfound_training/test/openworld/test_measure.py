@@ -14,7 +14,7 @@ def head():
     head.extend(["a", "b"])
     features = torch.tensor([[0.0], [10.0]])
     head.refit([(features, torch.tensor([0, 1]))], features_changed=True)
-    head.limit = torch.tensor([2.0, 6.0])
+    head.rejection_threshold = torch.tensor([2.0, 6.0])
     return head
 
 
@@ -47,4 +47,4 @@ def test_the_trade_off_goes_from_accepting_to_rejecting_everything(head, queries
     assert sorted(right, reverse=True) == list(right)
     assert sorted(rejected) == list(rejected)
     assert (right[-1], rejected[-1]) == (0.0, 1.0)
-    assert found["at_limit"] == [pytest.approx(2 / 3), 1.0]
+    assert found["at_threshold"] == [pytest.approx(2 / 3), 1.0]

@@ -22,7 +22,7 @@ def test_the_average_loss_is_that_of_classes_known_before():
     assert average_loss({"new": accuracy["new"]}) == 0
 
 
-def test_an_average_loss_beyond_the_limit_names_the_classes_that_lost_most():
+def test_an_average_loss_beyond_the_threshold_names_the_classes_that_lost_most():
     accuracy = {k: ClassAccuracy(5, 1.0, 0.8) for k in FIFTEEN} | {"mug": ClassAccuracy(5, 1, 0.4)}
     outcome, message = verdict(accuracy | {"cup": NEW}, LearningOptions(max_accuracy_loss=0.2))
     assert outcome == "forgot_too_much"

@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distance limits, from samples that training has not seen."""
+"""Rejection thresholds, from samples that training has not seen."""
 
 import torch
 from torch import Tensor
 
 
-def limit_loss(distances: Tensor, labels: Tensor, limits: Tensor) -> Tensor:
-    """Sum over samples and classes of max(0, m (d_k - limit_k)), m = +1 for the own class.
+def threshold_loss(distances: Tensor, labels: Tensor, thresholds: Tensor) -> Tensor:
+    """Sum over samples and classes of max(0, m (d_k - threshold_k)), m = +1 for the own class.
 
-    Too small a limit costs what its own samples lie beyond it; too large a limit costs what
+    Too small a threshold costs what its own samples lie beyond it; too large a one costs what
     other samples lie within it. (The thesis prints m the other way round, against its own
     explanation: its minimum accepts strangers and rejects the class itself.)
     """
     sign = own_class(labels, distances.shape[1]).to(distances.dtype) * 2 - 1
-    return (sign * (distances - limits)).clamp_min(0).sum()
+    return (sign * (distances - thresholds)).clamp_min(0).sum()
 
 
-def exact_limits(distances: Tensor, labels: Tensor) -> Tensor:
-    """Return the limits [C] that minimise `limit_loss`, solved class by class.
+def exact_thresholds(distances: Tensor, labels: Tensor) -> Tensor:
+    """Return the thresholds [C] that minimise `threshold_loss`, solved class by class.
 
     Per class the loss is convex and piecewise linear with a kink at every sample's distance.
     Left of all kinks its slope is minus the number n of own samples, and each kink, of own and
     of other samples alike, raises it by one: the minimum reaches from the n-th to the
     (n+1)-th smallest distance. The middle is taken: the largest margin to both sides. A class
-    without own samples gets the median of the other limits.
+    without own samples gets the median of the other thresholds.
     """
     valid = ~distances.isnan().any(dim=1)
     distances, labels = distances[valid].double(), labels[valid]
@@ -36,43 +36,43 @@ def exact_limits(distances: Tensor, labels: Tensor) -> Tensor:
     return fill_missing((low + high) / 2, own > 0)
 
 
-def percentile_limits(distances: Tensor, labels: Tensor, percentile: float) -> Tensor:
+def percentile_thresholds(distances: Tensor, labels: Tensor, percentile: float) -> Tensor:
     """Return per class the percentile of its own samples' distances."""
     classes = distances.shape[1]
-    limits = torch.zeros(classes, dtype=torch.float64, device=distances.device)
+    thresholds = torch.zeros(classes, dtype=torch.float64, device=distances.device)
     has_samples = torch.zeros(classes, dtype=torch.bool, device=distances.device)
     for index in labels.unique().tolist():
         own = distances[labels == index, index].double()
         own = own[own.isfinite()]
         if len(own):
-            limits[index], has_samples[index] = own.quantile(percentile / 100), True
-    return fill_missing(limits, has_samples)
+            thresholds[index], has_samples[index] = own.quantile(percentile / 100), True
+    return fill_missing(thresholds, has_samples)
 
 
-def fill_missing(limits: Tensor, present: Tensor) -> Tensor:
-    """Give classes without samples the median limit of the others (infinity if none has one)."""
-    default = limits[present].median() if present.any() else limits.new_tensor(torch.inf)
-    return torch.where(present, limits, default)
+def fill_missing(thresholds: Tensor, present: Tensor) -> Tensor:
+    """Give classes without samples the median of the other thresholds (infinity if none)."""
+    default = thresholds[present].median() if present.any() else thresholds.new_tensor(torch.inf)
+    return torch.where(present, thresholds, default)
 
 
-def percentile_limit(distances: Tensor, labels: Tensor, percentile: float) -> float:
-    """Return one limit for all classes: a percentile of the distances to the own mean."""
+def percentile_threshold(distances: Tensor, labels: Tensor, percentile: float) -> float:
+    """Return one threshold for all classes: a percentile of the distances to the own mean."""
     own = distances.gather(1, labels[:, None]).double()
     own = own[own.isfinite()]
     return float(own.quantile(percentile / 100)) if len(own) else torch.inf
 
 
-def leave_one_class_out_limit(distances: Tensor, labels: Tensor) -> float:
-    """Return the one limit that best tells a class from classes it was left out of.
+def leave_one_class_out_threshold(distances: Tensor, labels: Tensor) -> float:
+    """Return the one threshold that best tells a class from classes it was left out of.
 
     A sample's distance to the nearest mean is what it has while its class is known; without
-    its own mean it is what it would have were its class unknown. The limit maximises the
+    its own mean it is what it would have were its class unknown. The threshold maximises the
     harmonic mean of knowns accepted and unknowns rejected.
     """
     valid = ~distances.isnan().any(dim=1)
     distances, labels = distances[valid].double(), labels[valid]
     if distances.shape[1] < 2 or not len(distances):
-        return percentile_limit(distances, labels, 50.0)
+        return percentile_threshold(distances, labels, 50.0)
     as_known = distances.min(dim=1).values.sort().values
     without_own = distances.masked_fill(own_class(labels, distances.shape[1]), torch.inf)
     as_unknown = without_own.min(dim=1).values.sort().values
