@@ -12,7 +12,7 @@ BUILD_INPUTS := $(shell find src launch config models colcon.meta scripts requir
 	$(shell find src launch config models -type d -not -name __pycache__ 2>/dev/null)
 ENV := source ./env.sh
 
-.PHONY: help setup build lint format test quick bench demo up reference lock clean
+.PHONY: help setup build lint format test quick soak bench demo up reference lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -38,6 +38,11 @@ test: build lint  ## everything: set-up, build, lint, every test
 quick: build  ## the tests that take seconds
 	@$(ENV) && scripts/test.sh -m "not slow"
 
+soak: build  ## kills at random moments and half an hour of adaptation, to soak/ (SOAK_KILLS, SOAK_MINUTES)
+	@$(ENV) && NEWFOUND_KILLS=$(or $(SOAK_KILLS),200) python -m pytest -q -p no:cacheprovider -k killed src/newfound_core/test/knowledge
+	@$(ENV) && python -m studies.learning_kills --kills $(or $(SOAK_KILLS),200) --out soak/learning_kills
+	@$(ENV) && python -m studies.soak --minutes $(or $(SOAK_MINUTES),30) --out soak/adaptation
+
 demo: build  ## the open-world loop on the simulated camera, reported on in demo_report/
 	@$(ENV) && python -m scripts.demo
 
@@ -54,4 +59,4 @@ lock: setup  ## pin the newest versions that requirements/*.in allow
 	@scripts/lock.sh
 
 clean:  ## remove what was built here; environments stay in the cache
-	rm -rf build install log bench demo_report .venv
+	rm -rf build install log bench soak demo_report .venv

@@ -71,8 +71,10 @@ if [ ! -e "$environment/.complete" ]; then
         "$uv" venv --quiet --clear --python "$python" "$environment"
         inputs+=(requirements/ros.in)
     fi
-    "$uv" pip install --quiet --python "$environment" "${inputs[@]/#/--requirements=}" \
-        --constraints requirements/lock.txt ||
+    # Compiled here, once: an environment that cannot be written to (an image, another user), or
+    # PYTHONDONTWRITEBYTECODE, would have every process compile torch again, which takes seconds.
+    "$uv" pip install --quiet --compile-bytecode --python "$environment" \
+        "${inputs[@]/#/--requirements=}" --constraints requirements/lock.txt ||
         die "the requirements could not be installed; the lines above say why. Nothing is half done: run this again."
     [ -n "${ROS_DISTRO:-}" ] || "$environment/bin/python" scripts/relocate_cmake.py "$environment"
     touch "$environment/.complete"

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# mypy on the packages that hold the methods; ROS packages have no types to check against.
+# mypy on every Python package, one at a time; what ROS does not type counts as Any.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-for package in newfound_core newfound_training newfound_sim; do
-    [ -d "src/$package" ] || continue
-    (cd "src/$package" && mypy --config-file ../../pyproject.toml "$package")
+failed=()
+for package in newfound_core newfound_runtime newfound_nodes newfound_web newfound_sim newfound_training; do
+    echo "mypy: $package"
+    (cd "src/$package" && mypy --config-file ../../pyproject.toml "$package") || failed+=("$package")
 done
+[ ${#failed[@]} -eq 0 ] || { echo "mypy: errors in ${failed[*]}" >&2; exit 1; }

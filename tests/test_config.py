@@ -52,3 +52,15 @@ def test_the_rviz_view_shows_images_of_nodes_that_exist():
         _, camera, node, output = topic.split("/")
         assert (camera, output) == ("camera", "debug_image")
         assert node in NODES
+
+
+def test_the_file_for_a_robot_without_a_gpu_differs_only_in_what_costs_time():
+    gpu, cpu = (
+        yaml.safe_load((CONFIG / name).read_text()) for name in ("robot.yaml", "robot_cpu.yaml")
+    )
+    assert "cuda" not in str(cpu)
+    for content in (gpu, cpu):
+        for values in content.values():
+            for costly in ("device", "max_rate", "learning_threads"):
+                values["ros__parameters"].pop(costly, None)
+    assert gpu == cpu

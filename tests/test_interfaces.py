@@ -9,10 +9,14 @@ from sensor_msgs.msg import CompressedImage
 import newfound_msgs.action
 import newfound_msgs.msg
 import newfound_msgs.srv
+from newfound_core.learning.job import JobState
 from newfound_runtime.testing import eventually
 from tests import ROOT
 
 FILES = sorted((ROOT / "src/newfound_msgs").glob("*/*.*"))
+SERVICES = [
+    n for n in dir(newfound_msgs.srv) if hasattr(getattr(newfound_msgs.srv, n), "Response")
+]
 FIELD = re.compile(r"^[a-zA-Z]\S*\s+[a-z]\w*\s*(#.*)?$")
 
 NAMED_IN_THE_ARCHITECTURE = {
@@ -53,12 +57,29 @@ def test_every_answer_has_a_named_result_and_a_message(response):
     assert response.RESULT_INTERNAL == 255
 
 
-def test_codes_shared_by_the_service_and_the_action_are_equal():
-    service = newfound_msgs.srv.AddUnknownClass.Response
-    action = newfound_msgs.action.LearnClass.Result
-    shared = [n for n in dir(service) if n.startswith("RESULT_") and hasattr(action, n)]
-    assert len(shared) >= 8
-    assert all(getattr(service, name) == getattr(action, name) for name in shared)
+def codes(kind):
+    return {name: getattr(kind, name) for name in dir(kind) if name.startswith("RESULT_")}
+
+
+@pytest.mark.parametrize(
+    "response",
+    [getattr(newfound_msgs.srv, name).Response for name in SERVICES]
+    + [newfound_msgs.action.LearnClass.Result],
+    ids=lambda r: r.__name__,
+)
+def test_every_result_code_has_the_number_of_the_one_list(response):
+    shared = codes(newfound_msgs.msg.ResultCode)
+    assert len(set(shared.values())) == len(shared)
+    assert {n: shared.get(n) for n in codes(response)} == codes(response)
+
+
+def test_job_states_are_those_of_the_message():
+    message = newfound_msgs.msg.LearningStatus
+    numbers = {state: getattr(message, f"STATE_{state.upper()}") for state in JobState}
+    assert {state for state, number in numbers.items() if number >= 10} == {
+        state for state in JobState if state.final
+    }
+    assert len(numbers) == len([n for n in dir(message) if n.startswith("STATE_")])
 
 
 def test_an_unknown_object_travels_over_dds_unchanged(ros):

@@ -23,7 +23,7 @@ DETECTOR = "/open_world_detector"
 class ColourSight(WebQuery):
     """The node with features that take no time: colours."""
 
-    def sight(self):
+    def load_network(self):
         return self
 
     def features(self, rgb):
@@ -98,7 +98,7 @@ class Bench:
         """The first status of this state."""
         wanted = getattr(LabelProposal, f"STATE_{state}")
         return eventually(
-            lambda: next((s for s in self._status if s.state == wanted), None), state, patience=250
+            lambda: next((s for s in self._status if s.state == wanted), None), state, timeout=250
         )
 
     def answer(self, unknown_id, decision):
@@ -129,4 +129,4 @@ def test_what_a_person_dismisses_is_dismissed_at_the_detector(ros, stack):
     bench.answer(asked.unknown_id, ConfirmLabel.Request.DECISION_DISMISS)
     bench.proposal("DISMISSED")
     eventually(lambda: bench.unknowns[-1].state == UnknownObject.STATE_DISMISSED)
-    assert stack.mind.unknown(asked.unknown_id).state == "dismissed"
+    assert stack.session.unknown(asked.unknown_id).state == "dismissed"

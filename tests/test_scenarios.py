@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from newfound_sim.film import FilmOptions, description
+from newfound_sim.clip_rendering import ClipOptions, description
 from newfound_sim.scenario_file import load_scenario
 from tests import ROOT
 
@@ -20,4 +20,4 @@ def test_every_scenario_is_valid(file):
 def test_the_demo_clip_was_made_from_the_demo_scenario():
     clip = json.loads((ROOT / "src/newfound_sim/clips/workbench_demo/clip.json").read_text())
     scenario = load_scenario(ROOT / "config/scenarios/workbench_demo.yaml")
-    assert clip["made_from"] == description(scenario, FilmOptions())
+    assert clip["made_from"] == description(scenario, ClipOptions())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.slow_tests import slow_tests
 from tests import ROOT
 
 TOOLS = [
@@ -109,3 +110,9 @@ def test_env_sh_says_what_to_do_before_anything_is_built(tmp_path):
     )
     assert result.returncode == 1
     assert "make build" in result.stderr
+
+
+def test_the_list_of_slow_tests_is_made_from_durations():
+    log = ["0.60s call     tests/a.py::test_x[1]", "0.50s setup    tests/a.py::test_x[2]",
+           "0.90s call     tests/a.py::test_y", "1 passed"]  # fmt: skip
+    assert slow_tests(log, 1.0) == ["tests/a.py::test_x"]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short soak: `python -m tests.soak` is the long one."""
+"""A short soak: `python -m studies.soak` is the long one."""
 
 import pytest
 
 from newfound_core.testing import tiny
-from tests.soak import soak
+from studies.soak import soak
 
 
 @pytest.mark.slow

@@ -9,12 +9,13 @@ import pytest
 import yaml
 
 from newfound_core.testing import tiny
+from newfound_msgs.msg import GroundTruth
+from newfound_sim.clip import Truth
 from newfound_sim.rooms.names import CATEGORIES, LIGHTINGS
 from newfound_sim.scenario_file import load_scenario
-from newfound_sim.truth import Truth
-from tests import unseen_building
-from tests.playing import make_clip
-from tests.walks import scenario
+from studies import unseen_building
+from studies.playing import Moment, make_clip
+from studies.unseen_building import scenario
 
 PLACES = ("corridor", "kitchen", "office")
 
@@ -78,9 +79,6 @@ def test_a_walk_shows_every_kind_of_place_and_films_by_its_description(tmp_path)
 
 
 def test_a_building_of_training_is_refused(tmp_path):
-    from newfound_msgs.msg import GroundTruth
-    from tests.playing import Moment
-
     moments = [Moment(GroundTruth(domain="loft_night"))]
     with pytest.raises(SystemExit, match="was trained on"):
         unseen_building.check_unseen(moments, tiny(tmp_path / "wbn", "wbn"))

@@ -3,7 +3,7 @@
 
 The container plays the demo clip over DDS and runs every node on it. A scripted person, who
 knows the truth, answers the curator. First pass: known things, a teapot nobody has shown to the
-robot. Then the teapot is learned; second pass: it is recognised. At last, two classifiers look on
+robot. Then the teapot is learned; second pass: it is recognised. Last, two classifiers run
 as the light changes, one of which adapts.
 """
 

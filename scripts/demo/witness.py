@@ -16,7 +16,7 @@ from std_srvs.srv import Trigger
 
 from newfound_msgs import msg
 from newfound_msgs.srv import ConfirmLabel
-from newfound_runtime.qos import LATCHED
+from newfound_runtime.managed_node import LATCHED
 from scripts.demo.light import CLASSIFIERS, LitThings
 from scripts.demo.stack import Stack
 from scripts.demo.stamps import Stamp, stamp

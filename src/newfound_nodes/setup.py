@@ -19,11 +19,11 @@ setup(
     license="Apache-2.0",
     entry_points={
         "console_scripts": [
-            "adaptive_classifier = newfound_nodes.adaptive_classifier:main",
-            "container = newfound_runtime.container:main",
-            "curator = newfound_nodes.curation.node:main",
-            "open_world_detector = newfound_nodes.open_world.node:main",
-            "place_categorizer = newfound_nodes.place_categorizer:main",
+            "adaptive_classifier = newfound_runtime.executable:main",
+            "container = newfound_runtime.executable:main",
+            "curator = newfound_runtime.executable:main",
+            "open_world_detector = newfound_runtime.executable:main",
+            "place_categorizer = newfound_runtime.executable:main",
         ],
         # Names the container knows; one line per executable above that is a node.
         "newfound.nodes": [

@@ -29,7 +29,7 @@ setup(
     description="Workbenches and rooms rendered with Mitsuba 3, and a simulated camera",
     license="Apache-2.0",
     entry_points={
-        "console_scripts": ["sim_camera = newfound_sim.sim_camera:main"],
+        "console_scripts": ["sim_camera = newfound_runtime.executable:main"],
         "newfound.nodes": ["sim_camera = newfound_sim.sim_camera:SimCamera"],
     },
 )

@@ -15,10 +15,10 @@ setup(
     zip_safe=False,
     maintainer="newfound maintainers",
     maintainer_email="maintainers@newfound.example",
-    description="Asks the web, or a local library, what a thing is called and looks like.",
+    description="Label queries and image fetches, from web services or local sources",
     license="Apache-2.0",
     entry_points={
-        "console_scripts": ["web_query = newfound_web.web_query:main"],
+        "console_scripts": ["web_query = newfound_runtime.executable:main"],
         "newfound.nodes": ["web_query = newfound_web.web_query:WebQuery"],
     },
 )

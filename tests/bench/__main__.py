@@ -6,7 +6,7 @@
     make bench QUICK=1                  shorter, to see that they run
 
 Each module of this package with a `run(quick)` function is a benchmark; its docstring says
-what it measures and what is hoped for. It returns rows: dictionaries with equal keys.
+what it measures and what the target is. It returns rows: dictionaries with equal keys.
 """
 
 import argparse

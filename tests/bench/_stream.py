@@ -20,25 +20,25 @@ class RoundTrip:
         harness.client.create_subscription(answer_type, answers, self._take, 10)
         self.message, self.number, self.arrived = image(*SIZE), 0, threading.Event()
         harness.connected(self.camera)
-        eventually(self.attempt, f"an answer on {answers}", patience=120)
+        eventually(self.attempt, f"an answer on {answers}", timeout=120)
         time.sleep(2.0)  # let the subscription settle on the camera's reliability
 
     def _take(self, answer: Any) -> None:
         if answer.header.stamp.sec == self.number:
             self.arrived.set()
 
-    def attempt(self, patience: float = 1.0) -> bool:
+    def attempt(self, timeout: float = 1.0) -> bool:
         """Whether one image is answered in time."""
         self.number += 1
         self.arrived.clear()
         self.message.header.stamp.sec = self.number
         self.camera.publish(self.message)
-        return self.arrived.wait(patience)
+        return self.arrived.wait(timeout)
 
     def __call__(self) -> None:
         """One image there and its answer back."""
         # Longer than the heartbeat by which a reliable sender learns of a loss.
-        assert self.attempt(patience=10.0), "an answer was lost"
+        assert self.attempt(timeout=10.0), "an answer was lost"
 
 
 class Film:

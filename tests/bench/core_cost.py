@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the methods cost per frame: EfficientNet-Lite0 at 224 px, batch 1, two threads.
 
-All contestants of a row's group take turns in one loop. Hoped for: WBN with 8 domains at most
+All contestants of a row's group take turns in one loop. Target: WBN with 8 domains at most
 1.10 x plain BN and at most 1.05 x WBN with 2; ONDA `streaming` at most 1.10 x, `batch` at most
 1.6 x plain inference, amortised over their updates (channels last, which serving uses, and
 against plain inference in that and in PyTorch's default format); deciding about 300 regions
@@ -47,7 +47,7 @@ def rows(
     group: str,
     contestants: dict[str, Callable[[], object]],
     base: str,
-    hoped: dict[str, str],
+    target: dict[str, str],
     rounds: int,
     per_turn: int,
 ) -> list[dict]:
@@ -62,7 +62,7 @@ def rows(
                 a / b for a, b in zip(seconds[name], seconds[base], strict=True)
             ),
             "of": base,
-            "hoped": hoped.get(name, ""),
+            "target": target.get(name, ""),
         }
         for name in contestants
     ]
@@ -96,11 +96,11 @@ def adaptation(rounds: int, images: list[torch.Tensor]) -> list[dict]:
     for estimator in ("streaming", "batch"):
         onda = Onda(fast_network(), OndaConfig(estimator=estimator, frames_per_update=FRAMES))
         turns[f"ONDA {estimator}"] = over(fast, onda.predict)
-    hoped = {"ONDA streaming": "<= 1.10", "ONDA batch": "<= 1.6"}
+    target = {"ONDA streaming": "<= 1.10", "ONDA batch": "<= 1.6"}
     return [
         row
         for base in ("plain, channels last", "plain, default format")
-        for row in rows("adaptation", turns, base, hoped, rounds, FRAMES)
+        for row in rows("adaptation", turns, base, target, rounds, FRAMES)
     ]
 
 
@@ -115,10 +115,10 @@ def decisions(rounds: int, images: list[torch.Tensor]) -> list[dict]:
         means = torch.nn.functional.normalize(torch.randn(4 * count, 1280, generator=generator))
         labels = torch.arange(count).repeat(4)
         head.refit([(means, labels)], features_changed=True)
-        head.fit_limits(means, labels)
+        head.fit_thresholds(means, labels)
         turns[f"300 regions, {count} classes"] = over([regions], head.decide)
-    hoped = {"300 regions, 1000 classes": "<= 0.15"}
-    return rows("open world", turns, "backbone pass", hoped, rounds * 4, 1)
+    target = {"300 regions, 1000 classes": "<= 0.15"}
+    return rows("open world", turns, "backbone pass", target, rounds * 4, 1)
 
 
 def run(quick: bool) -> list[dict]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resident memory of ONDA over a long stream, and time per frame at its beginning and end.
 
-A small network on 32 px frames, all guards on, both estimators. Hoped for: flat.
+A small network on 32 px frames, all guards on, both estimators. Target: flat.
 """
 
 import statistics

@@ -49,16 +49,16 @@ class RoundTrip:
         if header.stamp.sec == self.number:
             self.arrived.set()
 
-    def attempt(self, patience: float = 1.0) -> bool:
+    def attempt(self, timeout: float = 1.0) -> bool:
         self.number += 1
         self.arrived.clear()
         self.message.header.stamp.sec = self.number
         self.camera.publish(self.message)
-        return self.arrived.wait(patience)
+        return self.arrived.wait(timeout)
 
     def __call__(self) -> None:
         # Longer than the heartbeat by which a reliable sender learns of a loss.
-        assert self.attempt(patience=10.0), "an answer was lost"
+        assert self.attempt(timeout=10.0), "an answer was lost"
         time.sleep(0.01)
 
 

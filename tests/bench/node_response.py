@@ -2,7 +2,7 @@
 """Answers of a node whose model takes 300 ms per frame, against those of an idle node.
 
 Both get images at 30 Hz, in processes of their own; calls alternate between them. The model
-sleeps (a GPU), or computes in Python without pause (the worst a model can do). Hoped for:
+sleeps (a GPU), or computes in Python without pause (the worst a model can do). Target:
 within 50 ms of the idle node, and outputs at most one frame plus one processing time old.
 """
 
@@ -84,7 +84,7 @@ def ages(harness: Harness, node: str, count: int) -> list[float]:
         found.append(now - header.stamp.sec - header.stamp.nanosec * 1e-9)
 
     subscription = harness.client.create_subscription(Header, f"/{node}/echo", take, 10)
-    eventually(lambda: len(found) >= count + 5, patience=count * 2.0 + 30)
+    eventually(lambda: len(found) >= count + 5, timeout=count * 2.0 + 30)
     harness.client.destroy_subscription(subscription)
     return found[5:]  # the first come while the two sides find each other
 

@@ -55,7 +55,7 @@ def measure(file: Path, composed: bool, seconds: float) -> dict:
             harness.client.create_subscription(kind, f"/{node}/{topic}", count(node), 10, raw=True)
         processes = start(harness, file, composed)
         film = Film(harness, "/image", RATE)
-        eventually(lambda: min(counts.values()) > 10, "both nodes answer", patience=120)
+        eventually(lambda: min(counts.values()) > 10, "both nodes answer", timeout=120)
         before, answers, begin = used(processes), dict(counts), time.perf_counter()
         time.sleep(seconds)
         passed = time.perf_counter() - begin

@@ -16,7 +16,7 @@ _GREY = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # luma of RGB, ITU-R 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """How much a training image is varied; all randomness comes from the generator given.
+    """Random variation of training images; all randomness comes from the generator given.
 
         image ─► crop ─► resize ─► mirror ─► colour ─► normalise
 

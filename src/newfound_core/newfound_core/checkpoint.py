@@ -19,8 +19,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from newfound_core.errors import CheckpointError, DataError
-from newfound_core.metadata import Metadata
-from newfound_core.methods import METHODS
+from newfound_core.metadata import METHODS, Metadata
 from newfound_core.storage import atomic_directory, read_json
 from newfound_core.tensors import check_finite
 
@@ -32,7 +31,7 @@ _DIGEST = "tensors_sha256"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was read from a directory."""
+    """Contents of a checkpoint's directory."""
 
     metadata: Metadata
     tensors: dict[str, Tensor]
@@ -53,7 +52,7 @@ def save_checkpoint(
     write_memory: Callable[[Path], None] | None = None,
     replace: bool = False,
 ) -> Path:
-    """Writes a checkpoint in one step; a reader sees the whole of it or nothing.
+    """Write a checkpoint in one step; a reader sees the whole of it or nothing.
 
     `write_memory` is given the folder `memory` to fill. An existing directory is refused, or
     with `replace` exchanged atomically.
@@ -86,7 +85,7 @@ def save_checkpoint(
 def load_checkpoint(
     directory: str | PathLike[str], method: str | Collection[str] | None = None
 ) -> Checkpoint:
-    """Reads a checkpoint and checks all of it; `method` names what the caller can use."""
+    """Read a checkpoint and check all of it; `method` names what the caller can use."""
     directory = Path(directory)
     try:
         values = read_json(_required(directory, JSON_NAME))
@@ -136,7 +135,7 @@ def _without_digest(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_tensors(path: Path, digest: Any) -> dict[str, Tensor]:
-    """Reads the file once, so that what was checked is what is used."""
+    """Read the file once, so that what was checked is what is used."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -176,7 +175,7 @@ def _check_method(found: str, wanted: str | Collection[str] | None) -> None:
 def _check_tensors(
     method: str, labels: Collection[str], tensors: Mapping[str, Tensor], where: str
 ) -> None:
-    """What can be said of the tensors before a model is built."""
+    """Check what can be checked of the tensors before a model is built."""
     rules = METHODS[method]
     check_finite(tensors, where, rules.infinite)
     if not rules.label_tensor:

@@ -1,5 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The domain branch: to which of the source domains an image belongs, read from early features."""
+"""The domain branch: to which of the source domains an image belongs, read from early features.
+
+f_D of M. Mancini, S. Rota Bulò, B. Caputo, E. Ricci, "Robust Place Categorization With Deep Domain
+Generalization", RA-L 2018, arXiv:1805.12048; thesis 2.4.3 and 2.5.2, where w of equation 2.10 is
+
+    w = softmax(f_D(x))
+
+Softened at test time (ours; the branch is overconfident outside of its sources, and the blend is
+that of BSF, equation 2.14): w = (1 - a) softmax(f_D(x) / T) + a / k.
+"""
 
 import torch
 from torch import Tensor, nn

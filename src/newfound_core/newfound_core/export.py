@@ -32,7 +32,7 @@ Run = Callable[[Tensor], Sequence[Tensor]]
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was exported, and how far it is from the model it came from."""
+    """File and accuracy of an export."""
 
     path: Path
     inputs: tuple[str, ...]
@@ -88,7 +88,7 @@ def save_program(
     *,
     tolerance: float = 1e-4,
 ) -> ExportReport:
-    """Writes the model as a file for `torch.export.load`, once it is known to compute the same."""
+    """Write the model as a file for `torch.export.load`, once it is known to compute the same."""
     path, example = Path(path), _check_example(example)
     graph = InferenceGraph(model, example)
     program = _trace(graph, example)
@@ -106,7 +106,7 @@ def export_onnx(
     *,
     tolerance: float = 1e-4,
 ) -> ExportReport:
-    """Writes the model as one ONNX file, once ONNX Runtime computes the same with it.
+    """Write the model as one ONNX file, once ONNX Runtime computes the same with it.
 
     If it does not, an ExportError is raised and nothing is written.
     """

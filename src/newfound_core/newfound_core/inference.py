@@ -29,12 +29,12 @@ from newfound_core.places import PlaceClassifier, PlaceOutput
 
 Backend = Literal["torch", "compile", "onnx"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
-ADAPTABLE = ("torch",)  # the others hold a copy of the statistics that nobody can move
+ADAPTABLE = ("torch",)  # the others hold a copy of the statistics that ONDA cannot move
 
 
 @dataclass(frozen=True)
 class InferenceConfig:
-    """How a model is run."""
+    """Options of inference."""
 
     backend: Backend = "torch"
     channels_last: bool = False  # memory layout of `torch` and `compile`
@@ -72,13 +72,13 @@ def build_inference(loaded: LoadedModel, config: InferenceConfig | None = None) 
 
 
 class Inference(ABC):
-    """From camera images to what the model returns."""
+    """A model that takes camera images."""
 
     def __init__(self, loaded: LoadedModel, config: InferenceConfig) -> None:
         self.loaded, self.config = loaded, config
 
     def __call__(self, images: Sequence[np.ndarray]) -> Any:
-        """What the model returns for images, uint8 [H, W, 3] RGB."""
+        """Run the model on images, uint8 [H, W, 3] RGB."""
         return self.run(self.prepare(images))
 
     def prepare(self, images: Sequence[np.ndarray]) -> Tensor:
@@ -87,7 +87,7 @@ class Inference(ABC):
 
     @abstractmethod
     def run(self, batch: Tensor) -> Any:
-        """What the model returns for prepared images."""
+        """Run the model on prepared images."""
 
     def warm_up(self) -> None:
         """Run once, so that what is slow or fails for the first image does so now."""
@@ -102,7 +102,7 @@ class _Threads:
         self._chosen = self._before = 0
 
     def choose(self, inference: Inference, threads: int) -> None:
-        """With 0, what the library had chosen, unless a model in use wants another number."""
+        """Set the number of threads; 0 is the library's, unless a model in use wants another."""
         now = torch.get_num_threads()
         if threads:
             if now != self._chosen:  # not our own choice: what to return to
@@ -138,7 +138,7 @@ class TorchInference(Inference):
 
     @torch.no_grad()
     def run(self, batch: Tensor) -> Any:
-        """What the model returns for prepared images."""
+        """Run the model on prepared images."""
         with self._precision():
             return self._forward(batch)
 
@@ -206,7 +206,7 @@ class OnnxInference(Inference):
         self._names = report.outputs
 
     def run(self, batch: Tensor) -> Any:
-        """What the model returns for prepared images."""
+        """Run the model on prepared images."""
         found = self._session.run(list(self._names), {INPUT_NAME: batch.cpu().numpy()})
         outputs = {n: torch.from_numpy(v) for n, v in zip(self._names, found, strict=True)}
         if not isinstance(self.loaded.model, PlaceClassifier):

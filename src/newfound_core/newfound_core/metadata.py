@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `checkpoint.json` says: everything about a model but its tensors."""
+"""What `checkpoint.json` says: everything about a model but its tensors.
+
+A new method is a line in `METHODS` and a builder in `models`.
+"""
 
 import json
 import math
@@ -11,15 +14,40 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from newfound_core.errors import CheckpointError, ConfigError
-from newfound_core.methods import METHODS
 from newfound_core.preprocessing import Preprocessing
+
+
+@dataclass(frozen=True)
+class Method:
+    """Properties of a method's checkpoint that are checked before its model is built."""
+
+    label_tensor: str  # its first dimension counts the labels; empty: there are no classes
+    infinite: tuple[str, ...] = ()  # tensors in which infinity has a meaning
+
+
+_CLASSIFIER = Method("classifier.weight")
+# A rejection threshold that is not fitted yet is infinite.
+_OPEN_WORLD = Method("head.means.value", infinite=("head.rejection_threshold",))
+
+METHODS: dict[str, Method] = {
+    "source": _CLASSIFIER,  # a plain classifier; ONDA starts from it
+    "bn": _CLASSIFIER,  # places: the baseline
+    "wbn": _CLASSIFIER,  # places: known or latent domains, by its option `latent`
+    "bsf": _CLASSIFIER,
+    "ncm": _OPEN_WORLD,
+    "nno": _OPEN_WORLD,
+    "deepnno": _OPEN_WORLD,
+    "bdoc": _OPEN_WORLD,
+    "rpn": Method(""),  # finds objects without naming them; its one label is "object"
+}
+
 
 FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a checkpoint comes from; for people, nothing depends on it."""
+    """Origin of a checkpoint; for people, nothing depends on it."""
 
     command: str = ""
     seed: int | None = None
@@ -93,7 +121,7 @@ class Metadata:
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> "Metadata":
-        """Checks and takes over what `to_json` wrote; errors say what is wrong, not where."""
+        """Check and take over what `to_json` wrote; errors say what is wrong, not where."""
         _check_version(values)
         _check_keys("checkpoint", values, {f.name for f in fields(cls)})
         backbone, provenance = values["backbone"], values["provenance"]

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models from and to checkpoints: `load_model(directory)`, `save_model(directory, model, …)`."""
+"""Models from and to checkpoints: `load_model(directory)`, `save_model(directory, model, …)`.
+
+A model card says what a person who finds a checkpoint wants to know, as its README.md.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -26,6 +29,7 @@ from newfound_core.places import (
     WbnConfig,
 )
 from newfound_core.preprocessing import Preprocessing
+from newfound_core.storage import write_bytes
 from newfound_core.tensors import load_into
 
 
@@ -59,7 +63,7 @@ def load_model(
     method: str | Collection[str] | None = None,
     device: str | torch.device = "cpu",
 ) -> LoadedModel:
-    """Reads a checkpoint and builds its model for evaluation; strict at every step."""
+    """Read a checkpoint and build its model for evaluation; strict at every step."""
     place = check_device(device)
     checkpoint = load_checkpoint(directory, method)
     model = model_of(checkpoint).to(place)
@@ -101,7 +105,7 @@ def save_model(
     write_memory: Callable[[Path], None] | None = None,
     replace: bool = False,
 ) -> Path:
-    """Writes a model as a checkpoint; method and options are read off the model itself."""
+    """Write a model as a checkpoint; method and options are read off the model itself."""
     method, options = describe(model)
     backbone = model.backbone
     if not isinstance(backbone, Backbone) or not backbone.name:
@@ -207,3 +211,38 @@ BUILDERS: dict[str, Callable[[Backbone, Metadata], nn.Module]] = {
     **dict.fromkeys(HEADS, _open_world),
     "rpn": _regions,
 }
+
+
+CARD_NAME = "README.md"
+
+
+def write_model_card(checkpoint: Path, title: str, about: str, facts: Mapping[str, Any]) -> None:
+    """Write the card into a checkpoint that is on disk; most of it is read from there."""
+    metadata = load_checkpoint(checkpoint).metadata
+    made = metadata.provenance
+    size = metadata.preprocessing.size
+    lines = [
+        f"# {title}",
+        "",
+        about,
+        "",
+        f"- Method: `{metadata.method}` on `{metadata.backbone.name}`, images of {size} x {size}",
+        f"- Classes ({len(metadata.labels)}): {', '.join(metadata.labels)}",
+        f"- Data: {made.data}",
+        f"- Made on {made.date} with seed {made.seed} by",
+        "",
+        f"      {made.command}",
+        "",
+        "| measured | value |",
+        "|---|---|",
+        *(f"| {name} | {_number(value)} |" for name, value in {**made.metrics, **facts}.items()),
+        "",
+        "Load it with `newfound_core.models.load_model(directory)`; the preprocessing is part of "
+        "the checkpoint.",
+        "",
+    ]
+    write_bytes(checkpoint / CARD_NAME, "\n".join(lines).encode())
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

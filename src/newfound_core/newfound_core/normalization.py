@@ -1,26 +1,113 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batch normalisation whose statistics depend on the domain: one layer for WBN, mDA and ONDA.
 
+Domain alignment layers: F. M. Carlucci, L. Porzi, B. Caputo, E. Ricci, S. Rota Bulò, "Just DIAL",
+ICIAP 2017, arXiv:1702.06332; thesis 2.3, equation 2.1. For latent domains (mDA): M. Mancini,
+L. Porzi, S. Rota Bulò, B. Caputo, E. Ricci, "Boosting Domain Adaptation by Discovering Latent
+Domains", CVPR 2018, arXiv:1805.01386; thesis 2.4.2, equations 2.2 to 2.4, gradients in appendix A.
+
 For k domains and assignments w[i, d] of the images i of a batch, with statistics
-mu_d, var_d weighted by w over images and positions,
 
-    y_i = gamma * sum_d w[i, d] (x_i - mu_d) / sqrt(var_d + eps) + beta.
+    mu_d  = sum_i alpha[i, d] x_i,   var_d = sum_i alpha[i, d] (x_i - mu_d)²                 (2.2)
+    alpha[i, d] = w[i, d] / sum_j w[j, d]                                                   (2.3)
+    y_i   = gamma sum_d w[i, d] (x_i - mu_d) / sqrt(var_d + eps) + beta                     (2.4)
 
-Since the assignment of an image is the same at all its positions, everything follows from
-the mean and variance of each image and channel, and the result is one scale and one shift
-per image and channel: the cost does not grow with k.
+Since the assignment of an image is the same at all its positions, everything follows from the mean
+and variance of each image and channel, and the result is one scale and one shift per image and
+channel: the cost does not grow with k.
+
+One assignment per image serves all layers. The model that owns the layers sets it around its
+forward pass:
+
+    with self.assignment.use(weights):
+        features = self.backbone(images)
+
+A context belongs to one model and remembers one value per thread, so neither two models nor two
+passes of the same model in two threads can see each other's assignment.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from newfound_core.assignment import AssignmentContext
 from newfound_core.errors import ConfigError, DataError
+
+
+class Affine(NamedTuple):
+    """One mixture of a layer's domains, as the kernel of plain batch normalisation takes it."""
+
+    scale: Tensor
+    shift: Tensor
+    mean: Tensor  # zero
+    variance: Tensor  # one
+
+
+Mixed = Mapping[nn.Module, Affine]
+_NOTHING: Mixed = MappingProxyType({})
+
+
+class AssignmentContext:
+    """The domain weights that hold during the forward pass of one model.
+
+    Weights are `[N, k]`, one row per image, or `[k]`, the same for the whole batch. They are
+    not negative and a row sums to one.
+    """
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    @property
+    def weights(self) -> Tensor | None:
+        """The weights in force in this thread, or None outside of `use`."""
+        return getattr(self._local, "weights", None)
+
+    @property
+    def mixed(self) -> Mixed:
+        """Mixtures of the weights in force, for the layers for which they are known already."""
+        return getattr(self._local, "mixed", _NOTHING)
+
+    @contextmanager
+    def use(self, weights: Tensor, mixed: Mixed = _NOTHING) -> Iterator[None]:
+        """Let `weights` hold for every layer that runs inside the `with` block."""
+        if weights.dim() not in (1, 2) or not weights.is_floating_point():
+            raise DataError(
+                f"a domain assignment is a float tensor [images, domains] or [domains], "
+                f"got {weights.dtype} {list(weights.shape)}"
+            )
+        before = self.weights, self.mixed
+        self._local.weights, self._local.mixed = weights, mixed
+        try:
+            yield
+        finally:
+            self._local.weights, self._local.mixed = before
+
+    def required(self, images: int, domains: int) -> Tensor:
+        """The weights in force, checked against what a layer with `domains` domains needs."""
+        weights = self.weights
+        if weights is None:
+            raise DataError(
+                f"no domain assignment is set, but a layer with {domains} domains runs. "
+                "Run the network through its model, or inside `with assignment.use(weights):`"
+            )
+        if weights.shape[-1] != domains or (weights.dim() == 2 and weights.shape[0] != images):
+            raise DataError(
+                f"the domain assignment has shape {list(weights.shape)}, but this layer sees "
+                f"{images} images and has {domains} domains: expected [{images}, {domains}] "
+                f"or [{domains}]"
+            )
+        return weights
+
+    # A copied model gets a context of its own (shared by its layers through `memo`), and
+    # thread-local values are never copied.
+    def __deepcopy__(self, memo: dict[int, Any]) -> "AssignmentContext":
+        return memo.setdefault(id(self), AssignmentContext())
+
 
 Total = Callable[[Tensor], Tensor]
 
@@ -78,7 +165,7 @@ def _image_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def full_precision(device: torch.device) -> AbstractContextManager[None]:
-    """Lets autocast leave products of statistics alone, which half precision may not hold."""
+    """Let autocast leave products of statistics alone, which half precision may not hold."""
     if not torch.is_autocast_enabled(device.type):
         return nullcontext()
     return torch.autocast(device.type, enabled=False)
@@ -156,7 +243,7 @@ class DomainBatchNorm(nn.Module):
         with full_precision(x.device):
             batch = weighted_statistics(x, weights, self.total or _of_this_process)
         present = (batch.mass > ABSENT)[:, None]
-        # What an absent domain would have contributed is unknown; its weight is nil anyway.
+        # What an absent domain would have contributed is unknown; its weight is zero anyway.
         mean = torch.where(present, batch.mean, self.running_mean)
         variance = torch.where(present, batch.variance, self.running_var)
         self._follow(batch)
@@ -200,7 +287,7 @@ class DomainBatchNorm(nn.Module):
         return scale, self.bias - self.weight * (weights @ (mean * inverse))
 
     def extra_repr(self) -> str:
-        """What `print(layer)` shows."""
+        """Text that `print(layer)` shows."""
         return (
             f"{self.features}, domains={self.domains}, eps={self.eps}, "
             f"momentum={self.momentum}, affine={self.affine!r}"

@@ -1,36 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Place classifiers for buildings never seen in training: BN, WBN, WBN* and BSF.
+"""Place categorisation in unseen buildings: BN, WBN and BSF, and a Bayes filter along a video.
 
-All of them share one contract:
+Weighted Batch Normalisation: M. Mancini, S. Rota Bulò, B. Caputo, E. Ricci, "Robust Place
+Categorization With Deep Domain Generalization", RA-L 2018, arXiv:1805.12048; thesis 2.5.2,
+equations 2.8 to 2.11. With statistics mu_j, var_j of k source domains and the domain branch's w,
 
-    output = model(images, domains)               # domain labels in training, where known
-    loss = sum(model.loss_terms(output, labels, domains).values())
-    prediction = model.categorize(images)         # probabilities and domain weights
+    x' = gamma sum_j w_j (x - mu_j) / sqrt(var_j + eps) + beta                              (2.10)
+    L  = CE(f_C(x), y) + lambda CE(f_D(x), d)                                               (2.11)
+
+where in training w is the domain label (WBN*) or softmax(f_D(x)) (latent domains). (2.11 is
+printed without the minus of its second term.)
+
+Best Sources Forward: the same authors, "Best sources forward: domain generalization through
+source-specific nets", ICIP 2018, arXiv:1806.05810; thesis 2.5.4, equations 2.12 to 2.14. With a
+classifier f_j for each source domain,
+
+    z = (1 - alpha) sum_j w_j f_j(x) + (alpha / k) sum_j f_j(x)                             (2.14)
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from newfound_core.assignment import AssignmentContext
 from newfound_core.backbones import Backbone
-from newfound_core.conversion import convert_batchnorm
+from newfound_core.conversion import DomainMixture, convert_batchnorm
 from newfound_core.domain_branch import (
     DomainBranch,
     assignment_entropies,
     assignment_from,
     check_softening,
 )
-from newfound_core.domain_mixture import DomainMixture
 from newfound_core.errors import BackboneError, ConfigError, DataError
-from newfound_core.normalization import DomainBatchNorm
+from newfound_core.normalization import AssignmentContext, DomainBatchNorm
 
 
 class PlaceOutput(NamedTuple):
-    """What a classifier says of N images."""
+    """Output of a classifier for N images."""
 
     logits: Tensor  # [N, places]
     domain_logits: Tensor  # [N, domains]; no columns for a model without domains
@@ -38,7 +48,7 @@ class PlaceOutput(NamedTuple):
 
 
 class PlacePrediction(NamedTuple):
-    """Where N images were taken."""
+    """Predicted places of N images."""
 
     probabilities: Tensor  # [N, places]
     domain_weights: Tensor  # [N, domains], how much each source domain contributed
@@ -157,7 +167,7 @@ class WbnClassifier(PlaceClassifier):
 
 
 def _check_converted(backbone: Backbone, domains: int) -> None:
-    """With several domains but no layer that tells them apart, this would be plain BN."""
+    """Refuse several domains without a layer that tells them apart: that would be plain BN."""
     if domains > 1 and not any(isinstance(m, DomainBatchNorm) for m in backbone.modules()):
         raise BackboneError(
             f"{backbone.name or 'this network'} has no batch normalisation behind the domain "
@@ -230,7 +240,7 @@ class SourceClassifiers(nn.Module):
         self.bias = nn.Parameter(torch.empty(places, domains).uniform_(-bound, bound))
 
     def forward(self, features: Tensor) -> Tensor:
-        """What every classifier says."""
+        """Logits of every classifier."""
         return torch.einsum("nf,pdf->ndp", features, self.weight) + self.bias.T
 
 
@@ -271,3 +281,47 @@ def parameter_groups(
         fresh = name.startswith(("classifier.", "branch."))
         (new if fresh else pretrained).append(parameter)
     return [{"params": pretrained, "lr": lr}, {"params": new, "lr": new_lr}]
+
+
+FLOOR = 1e-6  # no observation excludes a place for good
+
+
+class PlaceFilter:
+    """Bayes filter: belief = normalise(observation * transition(belief)).
+
+    Between two frames the place changes with `change_probability`, to any other one alike.
+    The network's probabilities serve as the observation: with a uniform prior over places
+    they are proportional to the likelihood.
+    """
+
+    def __init__(self, places: int, change_probability: float = 0.05) -> None:
+        if places < 2:
+            raise ConfigError(f"a place filter needs at least 2 places, got {places}")
+        if not 0 < change_probability < 1:
+            raise ConfigError(f"change_probability must be in (0, 1), got {change_probability}")
+        self.places = places
+        self.change_probability = change_probability
+        self.belief = self._uniform()
+
+    def _uniform(self) -> npt.NDArray[np.float64]:
+        return np.full(self.places, 1 / self.places)
+
+    def predict(self) -> npt.NDArray[np.float64]:
+        """The belief before the next observation."""
+        moving = self.change_probability * self.belief
+        return self.belief - moving + (moving.sum() - moving) / (self.places - 1)
+
+    def update(self, probabilities: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Take in what the network says of one frame, [places]; returns the new belief."""
+        observed = np.asarray(probabilities, dtype=np.float64)
+        if observed.shape != (self.places,):
+            raise DataError(f"expected {self.places} probabilities, got {list(observed.shape)}")
+        if not np.isfinite(observed).all() or observed.min() < 0 or observed.sum() <= 0:
+            raise DataError(f"probabilities must be finite and not negative, got {observed}")
+        posterior = self.predict() * np.maximum(observed / observed.sum(), FLOOR)
+        self.belief = posterior / posterior.sum()
+        return self.belief.copy()
+
+    def reset(self) -> None:
+        """Forget where the robot was."""
+        self.belief = self._uniform()

@@ -28,7 +28,7 @@ IMAGENET_STD = (58.395, 57.12, 57.375)  # 255 x (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How an RGB image of 8 bits becomes a tensor: resized, then (x - mean) / std.
+    """Conversion of an 8-bit RGB image to a tensor: resized, then (x - mean) / std.
 
     Colour order is red, green, blue. `mean` and `std` are in the units of the pixels, 0 to 255:
     there is no other scale.
@@ -89,7 +89,7 @@ class Preprocessing:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Preprocessing":
-        """Reads what `to_dict` wrote; an unknown or missing key is a ConfigError."""
+        """Read what `to_dict` wrote; an unknown or missing key is a ConfigError."""
         if not isinstance(values, Mapping):
             raise ConfigError(f"preprocessing must be a table of values, got {values!r}")
         names = {field.name for field in fields(cls)}
@@ -100,7 +100,7 @@ class Preprocessing:
 
 
 def default_preprocessing(backbone: str, size: int = 224) -> Preprocessing:
-    """What the ImageNet weights of a backbone expect."""
+    """Preprocessing that the ImageNet weights of a backbone expect."""
     if backbone == "efficientnet_lite0":
         return Preprocessing(size, mean=(127.0,) * 3, std=(128.0,) * 3)
     if backbone.startswith("timm/"):

@@ -12,7 +12,7 @@ from newfound_core.errors import CheckpointError
 def load_into(
     module: nn.Module, tensors: Mapping[str, Tensor], where: str = "the checkpoint"
 ) -> None:
-    """Loads all tensors into a module, or raises a CheckpointError and changes nothing."""
+    """Load all tensors into a module, or raise a CheckpointError and change nothing."""
     problems = mismatches(module.state_dict(), tensors)
     if problems:
         raise CheckpointError(
@@ -26,7 +26,7 @@ def load_into(
 def mismatches(
     expected: Mapping[str, Tensor], found: Mapping[str, Tensor], *, dtypes: bool = True
 ) -> list[str]:
-    """What is missing, unexpected, or of another shape or type, in words; empty if all fits."""
+    """List what is missing, unexpected, or of another shape or type; empty if all fits."""
     both = sorted(expected.keys() & found.keys())
     shapes = [
         f"{name} has shape {list(found[name].shape)} instead of {list(expected[name].shape)}"
@@ -47,7 +47,7 @@ def mismatches(
 
 
 def check_finite(tensors: Mapping[str, Tensor], where: str, infinite: Iterable[str] = ()) -> None:
-    """Raises a CheckpointError for NaN anywhere, and for infinity but in the tensors named."""
+    """Raise a CheckpointError for NaN anywhere, and for infinity but in the tensors named."""
     for name, tensor in tensors.items():
         if not tensor.is_floating_point():
             continue

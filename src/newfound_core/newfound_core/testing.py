@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from newfound_core.backbones import build_backbone
+from newfound_core.backbones import Backbone, build_backbone
 from newfound_core.classifier import Classifier
 from newfound_core.detection.region_network import RegionConfig, RegionNetwork
 from newfound_core.models import save_model
@@ -41,7 +41,13 @@ def usual(folder: Path, method: str = "source") -> Path:
     return save(folder, method, backbone, LABELS, default_preprocessing(name))
 
 
-def save(folder: Path, method: str, backbone, labels: Sequence[str], preprocessing) -> Path:
+def save(
+    folder: Path,
+    method: str,
+    backbone: Backbone,
+    labels: Sequence[str],
+    preprocessing: Preprocessing,
+) -> Path:
     """A model of the method around the backbone, as a checkpoint."""
     domains = DOMAINS if method in ("wbn", "bsf") else ()
     count = len(labels)

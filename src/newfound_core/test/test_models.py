@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every method goes to disk and comes back as the same function."""
 
 import json
 import subprocess
@@ -13,8 +12,8 @@ from torch import nn
 from newfound_core.backbones import build_backbone
 from newfound_core.classifier import Classifier
 from newfound_core.errors import CheckpointError, ConfigError
-from newfound_core.methods import METHODS
-from newfound_core.models import BUILDERS, load_model, save_model
+from newfound_core.metadata import METHODS, Provenance
+from newfound_core.models import BUILDERS, load_model, save_model, write_model_card
 from newfound_core.open_world.heads import build_head
 from newfound_core.open_world.model import EmbeddingConfig, OpenWorldModel
 from newfound_core.places import BsfClassifier, PlaceClassifier, WbnClassifier, WbnConfig
@@ -175,3 +174,16 @@ def test_the_default_network_needs_no_slow_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_card_tells_classes_command_and_measurements(tmp_path):
+    model = Classifier(build_backbone("cifar_resnet20"), 2)
+    made = Provenance.now("the command", 7, "the data", {"accuracy": 0.98765})
+    folder = save_model(
+        tmp_path / "model", model, ["ant", "bee"], Preprocessing(32), provenance=made
+    )
+    write_model_card(folder, "Insects", "Tells ants from bees.", {"images": 12})
+    text = (folder / "README.md").read_text()
+    for part in ("# Insects", "ant, bee", "the command", "seed 7", "0.9877", "| images | 12 |"):
+        assert part in text
+    load_model(folder)  # the card does not make the checkpoint unreadable

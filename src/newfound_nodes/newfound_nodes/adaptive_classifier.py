@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Classifies the camera's images with a network that keeps itself aligned with what it sees."""
 
-import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -14,15 +13,13 @@ from newfound_core.errors import ConfigError, NewfoundError
 from newfound_core.inference import ADAPTABLE, TorchInference
 from newfound_core.onda import Onda, OndaConfig
 from newfound_msgs.msg import AdaptationStatus, Classification
-from newfound_nodes import adaptation_parameters, perception_node
-from newfound_nodes.adaptation import Adaptation, AdaptationReport
-from newfound_nodes.adaptation_messages import status_message
-from newfound_nodes.adaptation_persistence import Persistence
-from newfound_nodes.adaptation_services import AdaptationServices
-from newfound_nodes.adaptation_store import AdaptationStore, StateError
+from newfound_nodes.adaptation import interface
+from newfound_nodes.adaptation.interface import AdaptationServices, status_message
+from newfound_nodes.adaptation.state import AdaptationStore, StateError
+from newfound_nodes.adaptation.updates import Adaptation, AdaptationReport, Persistence
 from newfound_nodes.debug_images import Chart
 from newfound_nodes.model_node import DEBUG_OUTPUT, ModelNode, one_line
-from newfound_runtime.container import run
+from newfound_runtime import perception_node
 from newfound_runtime.images import Frame
 from newfound_runtime.managed_node import LoadError, Status
 from newfound_runtime.parameters import Parameter
@@ -42,7 +39,7 @@ class AdaptiveClassifier(ModelNode):
             "workbench",
             "Folder of a checkpoint of method source, or the name of a shipped one.",
         ),
-        *adaptation_parameters.PARAMETERS,
+        *interface.PARAMETERS,
         Parameter(
             "persist_adaptation",
             False,
@@ -65,13 +62,13 @@ class AdaptiveClassifier(ModelNode):
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
         self._adaptation: Adaptation | None = None
         self._header: Any = None  # of the last image
-        self._keeping: Persistence | None = None
+        self._persistence: Persistence | None = None
         self._save_timer: Any = None
         super().__init__(name, **node_arguments)
         # A call may wait for the frame in work; parameters and the state answer meanwhile.
         self._group = MutuallyExclusiveCallbackGroup()
-        AdaptationServices(self, self._group, lambda: self._adaptation, self._tell)
-        self.create_timer(STATUS_PERIOD, self._tell, callback_group=self._group)
+        AdaptationServices(self, self._group, lambda: self._adaptation, self._publish_status)
+        self.create_timer(STATUS_PERIOD, self._publish_status, callback_group=self._group)
 
     # Lifecycle ---------------------------------------------------------------------------
 
@@ -96,18 +93,18 @@ class AdaptiveClassifier(ModelNode):
         store = AdaptationStore(
             self.param("state_dir"), self.get_fully_qualified_name(), self.loaded.digest
         )
-        keeping = None
+        persistence = None
         if self.param("persist_adaptation"):
-            keeping = Persistence(store, self.get_logger())
+            persistence = Persistence(store, self.get_logger())
         onda = Onda(self.loaded.model, self._config({}), inline=False)
         adaptation = Adaptation(onda, store, self._now, self._adaptation_failed)
         adaptation.set_frozen(self.param("freeze"))
-        if keeping is not None:
-            keeping.follow(adaptation)
+        if persistence is not None:
+            persistence.follow(adaptation)
             self._save_timer = self.create_timer(
-                self.param("persist_period"), keeping.save_soon, callback_group=self._group
+                self.param("persist_period"), persistence.save_soon, callback_group=self._group
             )
-        self._adaptation, self._keeping = adaptation, keeping
+        self._adaptation, self._persistence = adaptation, persistence
         assert isinstance(self.inference, TorchInference), "what is adaptable can serve"
         self.inference.serve(adaptation)
 
@@ -118,17 +115,17 @@ class AdaptiveClassifier(ModelNode):
     def deactivated(self) -> None:
         """No further frames; what was adapted to is saved in the background."""
         super().deactivated()
-        if self._keeping is not None:
-            self._keeping.save_soon()
+        if self._persistence is not None:
+            self._persistence.save_soon()
 
     def stop_threads(self) -> bool:
         """End both threads; that of the adaptation finishes what it has to save."""
         if not super().stop_threads():
             return False
         adaptation = self._adaptation
-        if self._keeping is not None:
-            self._keeping.save_soon()  # the last frames may have completed an update
-        if adaptation is not None and not adaptation.close(perception_node.WORKER_PATIENCE):
+        if self._persistence is not None:
+            self._persistence.save_soon()  # the last frames may have completed an update
+        if adaptation is not None and not adaptation.close(perception_node.WORKER_TIMEOUT):
             self.get_logger().error("an update of the statistics does not end")
             return False
         return True
@@ -137,7 +134,7 @@ class AdaptiveClassifier(ModelNode):
         """Let go of the model and its adaptation."""
         if self._save_timer is not None:
             self.destroy_timer(self._save_timer)
-        self._save_timer = self._adaptation = self._keeping = self._header = None
+        self._save_timer = self._adaptation = self._persistence = self._header = None
         super().unload()
 
     # Frames ------------------------------------------------------------------------------
@@ -158,7 +155,7 @@ class AdaptiveClassifier(ModelNode):
         self.publish_vision(frame.header, self.loaded.labels, probabilities)
         self._header = frame.header
         if adaptation is not None:
-            adaptation.note(message.entropy)
+            adaptation.count_frame(message.entropy)
         if self.wanted(DEBUG_OUTPUT):
             self._show(frame, message)
 
@@ -176,8 +173,8 @@ class AdaptiveClassifier(ModelNode):
     # Parameters --------------------------------------------------------------------------
 
     def _config(self, changes: Mapping[str, Any]) -> OndaConfig:
-        values = {name: self.param(name) for name in adaptation_parameters.NAMES}
-        return OndaConfig(**adaptation_parameters.options({**values, **changes}))
+        values = {name: self.param(name) for name in interface.NAMES}
+        return OndaConfig(**interface.options({**values, **changes}))
 
     def check_parameters(self, values: Mapping[str, Any]) -> str | None:
         """Options of ONDA must make sense together."""
@@ -193,14 +190,14 @@ class AdaptiveClassifier(ModelNode):
             return
         if "freeze" in names:
             self._adaptation.set_frozen(self.param("freeze"))
-        if names & adaptation_parameters.NAMES:
+        if names & interface.NAMES:
             wanted, onda = self._config({}), self._adaptation.onda
             changed = {k: v for k, v in vars(wanted).items() if v != getattr(onda.config, k)}
             onda.reconfigure(**changed)
 
     # Reports -------------------------------------------------------------
 
-    def _tell(self) -> None:
+    def _publish_status(self) -> None:
         """Publish the state of adaptation, if somebody listens."""
         if self.state() == State.PRIMARY_STATE_ACTIVE and self.wanted("adaptation"):
             self.publish("adaptation", status_message(self._adaptation, self._header))
@@ -248,12 +245,3 @@ def classification(header: Any, labels: tuple[str, ...], values: np.ndarray) -> 
         probabilities=values.tolist(),
         entropy=max(0.0, float(-(certain * np.log(certain)).sum())),
     )
-
-
-def main() -> int:
-    """Run the node."""
-    return run(AdaptiveClassifier)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

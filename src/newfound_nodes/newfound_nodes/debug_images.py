@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A camera image with what a node made of it: a caption and a small bar chart."""
 
-import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import cv2
 import numpy as np
-from sensor_msgs.msg import Image
 
 WIDTH = 640  # pixels; the image is brought to this width, so that text has a known size
 LINE, MARGIN = 24, 8
@@ -76,14 +73,3 @@ def write(picture: np.ndarray, text: str, place: tuple[int, int]) -> None:
     """Text, of which OpenCV's fonts know only ASCII."""
     plain = text.encode("ascii", "replace").decode()
     cv2.putText(picture, plain, place, FONT, SCALE, WHITE, 1, cv2.LINE_AA)
-
-
-def message(header: Any, rgb: np.ndarray) -> Image:
-    """An rgb8 image message."""
-    height, width = rgb.shape[:2]
-    filled = Image(header=header, height=height, width=width, encoding="rgb8", step=3 * width)
-    # Much faster than assigning bytes: the setter takes an array of bytes as it is.
-    data = array.array("B")
-    data.frombytes(rgb.tobytes())
-    filled.data = data
-    return filled

@@ -13,7 +13,7 @@ from newfound_core.errors import CheckpointError, NewfoundError
 from newfound_core.inference import BACKENDS, Inference, InferenceConfig, build_inference
 from newfound_core.models import LoadedModel, load_model
 from newfound_nodes import debug_images, vision_messages
-from newfound_runtime.images import Frame
+from newfound_runtime.images import Frame, rgb_message
 from newfound_runtime.managed_node import LoadError, Output
 from newfound_runtime.parameters import Parameter
 from newfound_runtime.perception_node import PerceptionNode
@@ -90,7 +90,7 @@ class ModelNode(PerceptionNode):
     def publish_debug(self, frame: Frame, caption: str, chart: debug_images.Chart) -> None:
         """The image with what was made of it, if somebody looks."""
         picture = debug_images.annotate(frame.rgb, caption, chart)
-        self.publish(DEBUG_OUTPUT, debug_images.message(frame.header, picture))
+        self.publish(DEBUG_OUTPUT, rgb_message(frame.header, picture))
 
     def _inference_config(self) -> InferenceConfig:
         names = ("backend", "channels_last", "threads", "half_precision")

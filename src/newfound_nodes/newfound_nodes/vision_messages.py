@@ -31,22 +31,25 @@ def classification(header: Any, labels: Sequence[str], probabilities: np.ndarray
     return Classification(header=header, results=results)
 
 
-def detections(message: Any) -> Any:
+def detections(message: Any, unknown_class_id: str) -> Any:
     """A vision_msgs/Detection2DArray of an OpenWorldDetections message.
 
-    "Unknown" is no class: an object that is unknown has no hypothesis, and its `id` is that of the
-    UnknownObject once there is one. Others have the number of their track.
+    `id` is the track id. An unknown object has the hypothesis `unknown_class_id`, or none if that
+    is empty.
     """
-    found = [_detection(message.header, each) for each in message.detections]
+    found = [_detection(message.header, each, unknown_class_id) for each in message.detections]
     return Detection2DArray(header=message.header, detections=found)
 
 
-def _detection(header: Any, found: Any) -> Any:
-    made = Detection2D(header=header, id=found.unknown_id or str(found.track_id))
+def _detection(header: Any, found: Any, unknown_class_id: str) -> Any:
+    made = Detection2D(header=header, id=str(found.track_id))
     made.bbox.center.position.x = found.region.x_offset + found.region.width / 2
     made.bbox.center.position.y = found.region.y_offset + found.region.height / 2
     made.bbox.size_x, made.bbox.size_y = float(found.region.width), float(found.region.height)
-    if found.label:
-        hypothesis = ObjectHypothesis(class_id=found.label, score=float(found.score))
+    class_id = found.label or unknown_class_id
+    if class_id:
+        # The score of an unknown object is that of being an object at all.
+        score = found.score if found.label else found.objectness
+        hypothesis = ObjectHypothesis(class_id=class_id, score=float(score))
         made.results = [ObjectHypothesisWithPose(hypothesis=hypothesis)]
     return made

@@ -13,8 +13,9 @@ from sensor_msgs.msg import Image
 from std_srvs.srv import SetBool, Trigger
 
 from newfound_core.models import load_model
-from newfound_core.onda import Onda, OndaConfig, guards
-from newfound_core.onda.batch import BatchEstimator
+from newfound_core.onda import Onda, OndaConfig
+from newfound_core.onda import safeguards as guards
+from newfound_core.onda.estimators import BatchEstimator
 from newfound_msgs.msg import AdaptationStatus, Classification
 from newfound_nodes.adaptive_classifier import AdaptiveClassifier
 from newfound_runtime import perception_node
@@ -122,7 +123,7 @@ def test_updates_that_keep_failing_are_told_and_do_not_flood_the_log(ros, runnin
 
     told = ros.collect(AdaptationStatus, f"{NODE}/adaptation")
     status = ros.diagnostics(NODE)
-    monkeypatch.setattr(perception_node, "REPORT_EVERY", 3600.0)
+    monkeypatch.setattr(perception_node, "WARN_EVERY", 3600.0)
     monkeypatch.setattr(BatchEstimator, "estimate", fail)
     node, camera, _ = running()
     eventually(lambda: told and status())

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 from std_msgs.msg import Header
 
-from newfound_nodes.debug_images import BAR, WIDTH, Chart, annotate, draw, message
-from newfound_runtime.images import to_rgb
+from newfound_nodes.debug_images import BAR, WIDTH, Chart, annotate, draw
+from newfound_runtime.images import rgb_message, to_rgb
 
 
 def bars(picture):
@@ -39,4 +39,4 @@ def test_any_number_of_bars_is_drawn(count):
 
 def test_the_message_holds_the_picture():
     rgb = np.random.default_rng(1).integers(0, 255, (5, 7, 3), dtype=np.uint8)
-    np.testing.assert_array_equal(to_rgb(message(Header(frame_id="x"), rgb)), rgb)
+    np.testing.assert_array_equal(to_rgb(rgb_message(Header(frame_id="x"), rgb)), rgb)

@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from newfound_nodes.place_belief import PlaceBelief
+from newfound_nodes.place_categorizer import PlaceBelief
 
 SEEN = np.array([0.6, 0.3, 0.1])
 

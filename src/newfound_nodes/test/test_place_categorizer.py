@@ -6,7 +6,7 @@ import pytest
 from sensor_msgs.msg import Image
 
 from newfound_core.models import load_model
-from newfound_core.place_filter import PlaceFilter
+from newfound_core.places import PlaceFilter
 from newfound_msgs.msg import PlaceCategory
 from newfound_nodes.place_categorizer import PlaceCategorizer
 from newfound_runtime.images import to_rgb
@@ -131,7 +131,7 @@ def test_onnx_serves_the_same(ros, checkpoint, stream, picture):
     camera, folder = stream(), checkpoint("wbn", labels=PLACES)
     answers = ros.collect(PlaceCategory, "/place_categorizer/place")
     node = ros.add(PlaceCategorizer, checkpoint=str(folder), backend="onnx")
-    eventually(lambda: node.state() == ACTIVE, patience=250)  # the export takes its time
+    eventually(lambda: node.state() == ACTIVE, timeout=250)  # the export takes its time
     camera.connect(node).send(node)
     answer = eventually(lambda: answers and answers[-1])
     loaded = load_model(node.param("checkpoint"))

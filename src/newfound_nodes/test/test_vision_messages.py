@@ -84,18 +84,22 @@ def test_all_classes_are_told_the_most_probable_first(vision):
     assert [(r.class_id, r.score) for r in made.results] == [("b", 0.7), ("a", 0.2), ("c", 0.1)]
 
 
-def test_an_unknown_object_has_a_box_and_an_id_but_no_class(vision):
+def test_ids_are_track_ids_and_an_unknown_object_has_a_hypothesis_of_its_own(vision):
     region = RegionOfInterest(x_offset=10, y_offset=20, width=30, height=41)
     known = OpenWorldDetection(label="mug", score=0.5, region=region, track_id=7)
     unknown = OpenWorldDetection(nearest_label="mug", region=region, unknown_id="u1", track_id=8)
+    unknown.objectness = 0.75
     message = OpenWorldDetections(header=Header(frame_id="a"), detections=[known, unknown])
-    made = vision.detections(message)
+    made = vision.detections(message, "unknown")
     assert made.header.frame_id == "a"
     mug, other = made.detections
     assert (mug.bbox.center.position.x, mug.bbox.center.position.y) == (25.0, 40.5)
     assert (mug.bbox.size_x, mug.bbox.size_y, mug.id) == (30.0, 41.0, "7")
     assert [(r.hypothesis.class_id, r.hypothesis.score) for r in mug.results] == [("mug", 0.5)]
-    assert (list(other.results), other.id) == ([], "u1")
+    [result] = other.results
+    assert (result.hypothesis.class_id, result.hypothesis.score) == ("unknown", 0.75)
+    assert other.id == "8"
+    assert list(vision.detections(message, "").detections[1].results) == []
 
 
 def test_the_topic_exists_where_the_package_does(ros, checkpoint, stream):

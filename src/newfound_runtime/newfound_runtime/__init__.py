@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every newfound node shares: lifecycle, parameters, image input, diagnostics."""
+"""What every newfound node shares: lifecycle, parameters, image input, diagnostics.
+
+Imports nothing heavy, so that an executable can handle Ctrl-C from its first moment.
+"""
 
 import os
 
@@ -7,10 +10,3 @@ import os
 # process alone is faster by a third then, but two of them on two cores take turns spinning and
 # come to a frame a second. Set it yourself where one process has the machine.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-
-from newfound_runtime.images import Frame, ImageError
-from newfound_runtime.managed_node import LoadError, ManagedNode
-from newfound_runtime.parameters import Parameter
-from newfound_runtime.perception_node import PerceptionNode
-
-__all__ = ["Frame", "ImageError", "LoadError", "ManagedNode", "Parameter", "PerceptionNode"]

@@ -35,7 +35,7 @@ class ContainerError(Exception):
 
 
 def node_class(name: str) -> type[ManagedNode]:
-    """The class behind an executable's name or a dotted path."""
+    """The node class registered under a name, or at a dotted path."""
     if "." not in name:
         found = entry_points(group=GROUP, name=name)
         if not found:
@@ -51,25 +51,53 @@ def node_class(name: str) -> type[ManagedNode]:
 
 
 def make_node(entry: str, base: str = "/") -> ManagedNode:
-    """The node that one entry of the list asks for, below the container's own namespace."""
+    """Make the node of one entry of the list, below the container's own namespace."""
     kind, _, full_name = entry.partition(":")
     loaded = node_class(kind)
     namespace, _, name = full_name.rpartition("/")
     namespace = f"{base.rstrip('/')}/{namespace.strip('/')}".rstrip("/") or "/"
     # As rules of its own: those of the process (a launch file's name and namespace) are
-    # meant for the container and would otherwise fall upon every node in it.
+    # meant for the container and would otherwise apply to every node in it.
     rules = [f"__ns:={namespace}", f"__node:={name or loaded.NAME}"]
     arguments = ["--ros-args", *(part for rule in rules for part in ("-r", rule))]
     return loaded(cli_args=arguments)
 
 
 def run(node_class: type[ManagedNode], arguments: Sequence[str] | None = None) -> int:
-    """The body of an executable: one node until Ctrl-C or SIGTERM; returns the exit code."""
-    rclpy.init(args=arguments)
+    """Run one node until Ctrl-C or SIGTERM; returns the exit code."""
+    return _in_context(lambda: [node_class], arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the nodes that the parameter `nodes` lists; returns the exit code."""
+    return _in_context(_listed_nodes, arguments)
+
+
+def _in_context(
+    factories: Callable[[], Sequence[NodeFactory]], arguments: Sequence[str] | None
+) -> int:
     try:
-        return serve([node_class])
+        rclpy.init(args=None if arguments is None else list(arguments))
+        return serve(factories())
+    except KeyboardInterrupt:  # before the nodes were made: there is nothing to end in order
+        return 0
     finally:
         rclpy.try_shutdown()
+
+
+def _listed_nodes() -> list[NodeFactory]:
+    """The nodes that the parameter `nodes` of a node called container lists."""
+    container = Node("container")
+    entries = container.declare_parameter("nodes", [""]).value
+    factories: list[NodeFactory] = []
+    for entry in filter(None, entries):
+        factory = functools.partial(make_node, entry, container.get_namespace())
+        factory.__name__ = entry  # type: ignore[attr-defined]
+        factories.append(factory)
+    if not factories:
+        container.get_logger().error("nothing to run: the parameter `nodes` is empty")
+    container.destroy_node()
+    return factories
 
 
 def serve(factories: Sequence[NodeFactory]) -> int:
@@ -78,23 +106,28 @@ def serve(factories: Sequence[NodeFactory]) -> int:
     # A node that loads its model holds a thread for as long as that takes: two for each
     # node, so that the others still answer.
     executor = MultiThreadedExecutor(num_threads=2 * len(factories) + 2)
-    nodes = [node for node in map(_make, factories) if node is not None]
-    for node in nodes:
-        executor.add_node(node)
+    nodes: list[Node] = []
     try:
+        for factory in factories:
+            node = _make(factory)
+            if node is not None:
+                nodes.append(node)
+                executor.add_node(node)
         if nodes:
             spin(executor)
     except KeyboardInterrupt:
-        pass
+        return 0
     finally:
         _end(executor, nodes)
-    return 0 if nodes else 1
+    return 0 if nodes or not rclpy.ok() else 1
 
 
 def _make(factory: NodeFactory) -> Node | None:
     try:
         return factory()
     except Exception:
+        if not rclpy.ok():
+            return None  # Ctrl-C while the node was made
         name = getattr(factory, "__name__", repr(factory))
         get_logger("newfound").error(f"{name} could not be made:\n{traceback.format_exc()}")
         return None
@@ -123,25 +156,6 @@ def _end(executor: MultiThreadedExecutor, nodes: Sequence[Node]) -> None:
     for node in nodes:
         node.destroy_node()
     sys.stdout.flush()
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the nodes that the parameter `nodes` lists."""
-    rclpy.init(args=arguments)
-    try:
-        container = Node("container")
-        entries = container.declare_parameter("nodes", [""]).value
-        factories: list[NodeFactory] = []
-        for entry in filter(None, entries):
-            factory = functools.partial(make_node, entry, container.get_namespace())
-            factory.__name__ = entry  # type: ignore[attr-defined]
-            factories.append(factory)
-        if not factories:
-            container.get_logger().error("nothing to run: the parameter `nodes` is empty")
-        container.destroy_node()
-        return serve(factories)
-    finally:
-        rclpy.try_shutdown()
 
 
 if __name__ == "__main__":

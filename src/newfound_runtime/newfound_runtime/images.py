@@ -6,6 +6,7 @@ elsewhere; both give the same pixels. What a message claims is checked here firs
 neither of them survives every lie.
 """
 
+import array
 import io
 from dataclasses import dataclass
 from typing import Any
@@ -78,7 +79,9 @@ def view(message: Image) -> np.ndarray:
     if len(message.data) < needed:
         raise ImageError(f"data has {len(message.data)} bytes, {needed} are needed")
     strides = (step, channels * dtype.itemsize, dtype.itemsize)
-    pixels = np.ndarray((height, width, channels), dtype, message.data, strides=strides)
+    pixels: np.ndarray = np.ndarray(
+        (height, width, channels), dtype, message.data, strides=strides
+    )
     return pixels[:, :, 0] if channels == 1 else pixels
 
 
@@ -137,6 +140,17 @@ def decode(message: CompressedImage, max_pixels: int = MAX_PIXELS) -> np.ndarray
 def to_rgb_from_mono16(pixels: np.ndarray) -> np.ndarray:
     """Sixteen-bit grey as uint8 RGB, by the high byte."""
     return cv2.cvtColor((pixels >> 8).astype(np.uint8), cv2.COLOR_GRAY2RGB)
+
+
+def rgb_message(header: Any, rgb: np.ndarray) -> Image:
+    """An rgb8 image message from uint8 pixels [H, W, 3]."""
+    height, width = rgb.shape[:2]
+    filled = Image(header=header, height=height, width=width, encoding="rgb8", step=3 * width)
+    # Much faster than assigning bytes: the setter takes an array of bytes as it is.
+    data = array.array("B")
+    data.frombytes(rgb.tobytes())
+    filled.data = data
+    return filled
 
 
 def _layout(message: Image) -> tuple[int, str]:

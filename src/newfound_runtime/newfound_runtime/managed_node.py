@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of every node of ours: lifecycle, parameters, outputs, diagnostics, once for all."""
+"""Base class of every node: lifecycle, parameters, publishers, diagnostics."""
 
+import copy
 import threading
 import time
 import traceback
@@ -18,22 +19,33 @@ from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 from rclpy.lifecycle.node import LifecycleNodeMixin
 from rclpy.node import Node
 from rclpy.parameter import Parameter as RosParameter
-from rclpy.qos import QoSProfile
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos_overriding_options import QoSOverridingOptions
 
 from newfound_runtime.parameters import Parameter, declare, problems
-from newfound_runtime.rclpy_compat import answer_impossible_transitions, current_state
+from newfound_runtime.rclpy_compat import (
+    answer_impossible_transitions,
+    current_state,
+    undeclared_overrides,
+)
 
+LATCHED = QoSProfile(  # a late subscriber gets the last message
+    depth=1,
+    history=HistoryPolicy.KEEP_LAST,
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.TRANSIENT_LOCAL,
+)
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 Status = tuple[bytes, str, dict[str, object]]  # level, sentence, values
 Output = tuple[type, str, QoSProfile | int]  # message type, topic, quality of service
 
 
 class LoadError(Exception):
-    """What a person has to change before the node can be configured, in one clear sentence."""
+    """Why the node cannot be configured, in one sentence for the person who can fix it."""
 
 
 class ManagedNode(LifecycleNodeMixin, Node):
-    """A lifecycle node whose subclass is a page long.
+    """A lifecycle node that survives its own errors.
 
     A subclass says what it is in `NAME`, `PARAMETERS` and `OUTPUTS`, and what it does in the
     hooks below. A hook may raise: the base logs the traceback and keeps a defined state.
@@ -55,7 +67,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
     # Hooks of a subclass -----------------------------------------------------------------
 
     def outputs(self) -> Mapping[str, Output]:
-        """What is published, for a subclass whose topics or quality depend on parameters."""
+        """Publishers by name; override it if topics or QoS depend on parameters."""
         return {name: (kind, f"~/{name}", qos) for name, (kind, qos) in self.OUTPUTS.items()}
 
     def load(self) -> None:
@@ -68,11 +80,11 @@ class ManagedNode(LifecycleNodeMixin, Node):
         """Outputs are closed: stop, without waiting for anything slow."""
 
     def stop_threads(self) -> bool:
-        """Threads have to end now; False if one does not. `unload` comes next if they did."""
+        """End the node's threads; False if one does not end. `unload` follows if all did."""
         return True
 
     def unload(self) -> None:
-        """Clean up: let go of what `load` made."""
+        """Clean up: release what `load` made."""
 
     def check_parameters(self, values: Mapping[str, Any]) -> str | None:
         """Say what is wrong with these new values as a whole, or None. Must change nothing."""
@@ -81,8 +93,8 @@ class ManagedNode(LifecycleNodeMixin, Node):
     def parameters_changed(self, names: set[str]) -> None:
         """Live parameters may have new values, which should count from now on."""
 
-    def listeners_changed(self) -> None:
-        """Somebody has begun or ceased to listen to an output; also called once a second."""
+    def subscribers_changed(self) -> None:
+        """A subscriber of an output has come or gone; also called once a second."""
 
     def health(self) -> Status:
         """Level, sentence and values for diagnostics while the node is active."""
@@ -99,7 +111,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         return self.get_parameter(name).value
 
     def wanted(self, output: str) -> bool:
-        """Whether somebody listens to this output, so that making it is worth the time."""
+        """Whether this output has a subscriber, so that computing it is worth the time."""
         return self._outputs[output].get_subscription_count() > 0
 
     def publish(self, output: str, message: Any) -> None:
@@ -120,7 +132,8 @@ class ManagedNode(LifecycleNodeMixin, Node):
         LifecycleNodeMixin.__init__(self, callback_group=self._lifecycle_group)
         answer_impossible_transitions(self)
         self._loaded = False
-        self._looking = threading.Lock()  # held while `diagnose` looks at what `load` made
+        self._diagnosing = threading.Lock()  # held while `diagnose` reads what `load` made
+        self._last_error = ""  # why the last transition failed; empty after one that did not
         self._outputs: dict[str, Any] = {}
         self._declared: dict[str, Parameter] = {}
         self._refused_at_start: dict[str, str] = {}
@@ -132,7 +145,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         )
 
     def close(self) -> None:
-        """Let go of everything, whatever the state. For the end of the process."""
+        """Release everything, whatever the state. For the end of the process."""
         if self._loaded:
             self.log_exceptions(self.deactivated)
             if self.log_exceptions(self.stop_threads):
@@ -141,7 +154,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
 
     def _unload(self) -> None:
         self._loaded = False
-        with self._looking:
+        with self._diagnosing:
             self.log_exceptions(self.unload)
 
     # Parameters --------------------------------------------------------------------------
@@ -151,16 +164,20 @@ class ManagedNode(LifecycleNodeMixin, Node):
         for parameter in (*self.COMMON_PARAMETERS, *self.PARAMETERS):
             try:
                 self._declared |= declare(self, [parameter])
-                complaint = parameter.problem(self.param(parameter.name))
+                problem = parameter.problem(self.param(parameter.name))
             except ParameterException as error:
                 self.declare_parameter(
                     parameter.name, parameter.default, parameter.descriptor(), ignore_override=True
                 )
                 self._declared[parameter.name] = parameter
-                complaint = f"{parameter.name}: {error}"
-            if complaint:
-                self._refused_at_start[parameter.name] = complaint
-                self.get_logger().error(f"parameter refused: {complaint}")
+                problem = f"{parameter.name}: {error}"
+            if problem:
+                self._refused_at_start[parameter.name] = problem
+                self.get_logger().error(f"parameter refused: {problem}")
+        for name in undeclared_overrides(self):
+            self.get_logger().warning(
+                f"parameter {name} is set but {self.NAME} has no such parameter: misspelled?"
+            )
         self.add_on_set_parameters_callback(self._check_changes)
         self.add_post_set_parameters_callback(self._apply_changes)
 
@@ -169,8 +186,8 @@ class ManagedNode(LifecycleNodeMixin, Node):
         found = problems(self._declared, changes, configured=self._loaded or loading)
         if not found:
             try:
-                complaint = self.check_parameters({c.name: c.value for c in changes})
-                found = [complaint] if complaint else []
+                problem = self.check_parameters({c.name: c.value for c in changes})
+                found = [problem] if problem else []
             except Exception as error:
                 self.log_traceback("checking parameters raised; the change is refused")
                 found = [f"checking it raised {type(error).__name__}: {error}"]
@@ -196,22 +213,31 @@ class ManagedNode(LifecycleNodeMixin, Node):
         """Make the publishers and load; on failure the node stays unconfigured."""
         if self._refused_at_start:
             reasons = "; ".join(self._refused_at_start.values())
-            self.get_logger().error(f"not configured, set these parameters first: {reasons}")
-            return FAILURE
+            return self._fail(f"not configured, set these parameters first: {reasons}")
         started = time.monotonic()
         try:
-            self._make_outputs()
+            self._create_outputs()
             run_in_thread(self._load)
         except LoadError as error:
-            self.get_logger().error(f"not configured: {error}")
             self._destroy_outputs()
-            return FAILURE
-        except Exception:
-            self.log_traceback("not configured: load failed")
+            return self._fail(f"not configured: {error}")
+        except Exception as error:
             self._destroy_outputs()
-            return FAILURE
+            return self._fail(f"not configured: {type(error).__name__}: {error}", traceback=True)
+        self._last_error = ""
         self.get_logger().info(f"configured in {time.monotonic() - started:.1f} s")
         return super().on_configure(state)
+
+    def _fail(self, reason: str, *, traceback: bool = False) -> TransitionCallbackReturn:
+        """Log why a transition failed, and keep it for diagnostics."""
+        if not self.context.ok():
+            return FAILURE  # Ctrl-C during start-up: not an error of the node
+        self._last_error = reason
+        if traceback:
+            self.log_traceback(reason)
+        else:
+            self.get_logger().error(reason)
+        return FAILURE
 
     def _load(self) -> None:
         self.load()
@@ -225,11 +251,12 @@ class ManagedNode(LifecycleNodeMixin, Node):
         result = super().on_activate(state)
         try:
             self.activated()
-        except Exception:
-            self.log_traceback("not activated")
+        except Exception as error:
+            failed = self._fail(f"not activated: {type(error).__name__}: {error}", traceback=True)
             self.log_exceptions(self.deactivated)
             super().on_deactivate(state)
-            return FAILURE
+            return failed
+        self._last_error = ""
         return result
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -239,11 +266,12 @@ class ManagedNode(LifecycleNodeMixin, Node):
         return result
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Let go of the model; fails, and can be tried again, while a thread does not end."""
+        """Release the model; fails, and can be tried again, while a thread does not end."""
         if not self.log_exceptions(self.stop_threads):
             return FAILURE
         self._unload()
         self._destroy_outputs()
+        self._last_error = ""
         return SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -259,11 +287,15 @@ class ManagedNode(LifecycleNodeMixin, Node):
 
     # Outputs and reports -----------------------------------------------------------------
 
-    def _make_outputs(self) -> None:
-        events = PublisherEventCallbacks(matched=lambda _: self._listeners_changed())
+    def _create_outputs(self) -> None:
+        events = PublisherEventCallbacks(matched=lambda _: self._subscribers_changed())
         for name, (message_type, topic, profile) in self.outputs().items():
             self._outputs[name] = self.create_lifecycle_publisher(
-                message_type, topic, profile, event_callbacks=events
+                message_type,
+                topic,
+                copy.copy(profile),  # rclpy writes overrides into it
+                event_callbacks=events,
+                qos_overriding_options=QoSOverridingOptions.with_default_policies(),
             )
 
     def _destroy_outputs(self) -> None:
@@ -271,20 +303,22 @@ class ManagedNode(LifecycleNodeMixin, Node):
             self.destroy_lifecycle_publisher(publisher)
         self._outputs = {}
 
-    def _listeners_changed(self) -> None:
+    def _subscribers_changed(self) -> None:
         if self.state() == State.PRIMARY_STATE_ACTIVE:
-            self.log_exceptions(self.listeners_changed)
+            self.log_exceptions(self.subscribers_changed)
 
     def _tick(self) -> None:
-        """Once a second: look around, tell how things are."""
-        self._listeners_changed()
+        """Once a second: notice new subscribers, publish diagnostics."""
+        self._subscribers_changed()
         label = current_state(self)[1]
         level, text, values = DiagnosticStatus.OK, label, {}
         if self._refused_at_start:
             level, text = DiagnosticStatus.ERROR, "; ".join(self._refused_at_start.values())
         elif label == "active":
-            unwell = (DiagnosticStatus.ERROR, "health failed; see the log", {})
-            level, text, values = self.log_exceptions(self.health) or unwell
+            unknown: Status = (DiagnosticStatus.ERROR, "health failed; see the log", {})
+            level, text, values = self.log_exceptions(self.health) or unknown
+        elif self._last_error:
+            level, text = DiagnosticStatus.ERROR, self._last_error
         if self._loaded:
             values = {**values, **self._diagnosis()}
         now, name = self.get_clock().now().to_msg(), self.get_fully_qualified_name()
@@ -292,7 +326,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         self._diagnostics.publish(message)
 
     def _diagnosis(self) -> Mapping[str, object]:
-        with self._looking:
+        with self._diagnosing:
             return (self.log_exceptions(self.diagnose) or {}) if self._loaded else {}
 
     def log_exceptions(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -300,7 +334,8 @@ class ManagedNode(LifecycleNodeMixin, Node):
         try:
             return function(*arguments)
         except Exception:
-            self.log_traceback(f"{function.__name__} failed")
+            if self.context.ok():  # otherwise the process is going down, and ROS with it
+                self.log_traceback(f"{function.__name__} failed")
             return None
 
     def log_traceback(self, what: str) -> None:
@@ -309,14 +344,14 @@ class ManagedNode(LifecycleNodeMixin, Node):
 
 
 def run_in_thread(work: Callable[[], None]) -> None:
-    """Do it in a thread that ends with it.
+    """Run something in a thread that ends with it.
 
-    OpenMP keeps a team of threads for every living thread that has computed, and once there are
+    OpenMP keeps a pool of threads for every living thread that has computed, and once there are
     more of them than cores it lets all of them sleep between any two operations: a pass of a
-    network takes half as long again. The frames' worker should have the only team.
+    network takes half as long again. The frames' worker should have the only pool.
     """
-    with ThreadPoolExecutor(1) as passing:
-        passing.submit(work).result()
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(work).result()
 
 
 def status_message(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters as declarations: what may be set, to what, and when."""
+"""Declaration of node parameters: default, meaning, range, and when they may change."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -53,8 +53,8 @@ class Parameter:
             return f"{self.name} must be a finite number, got {value}"
         if self.choices and value not in self.choices:
             return f"{self.name} must be one of {', '.join(self.choices)}; got '{value}'"
-        complaint = self.check(value) if self.check else None
-        return f"{self.name}: {complaint}" if complaint else None
+        problem = self.check(value) if self.check else None
+        return f"{self.name}: {problem}" if problem else None
 
 
 def declare(node: Any, parameters: Sequence[Parameter]) -> dict[str, Parameter]:
@@ -82,6 +82,6 @@ def problems(
                 f"{change.name} is read when the node is configured and cannot change while it "
                 "is; clean the node up, set it, and configure the node again"
             )
-        elif complaint := parameter.problem(change.value):
-            found.append(complaint)
+        elif problem := parameter.problem(change.value):
+            found.append(problem)
     return found

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node that looks: back-pressure, a worker thread, survival of bad images."""
+"""Base class of nodes that process camera images: back-pressure and a worker thread."""
 
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -8,14 +9,15 @@ from typing import Any, ClassVar
 
 from diagnostic_msgs.msg import DiagnosticStatus
 
-from newfound_runtime.image_input import ImageInput, Letter, open_letter
+from newfound_runtime.image_input import ImageInput, StampedMessage
 from newfound_runtime.images import Frame, ImageError
 from newfound_runtime.managed_node import ManagedNode, Status
 from newfound_runtime.parameters import Parameter
 from newfound_runtime.stream import StreamHealth
 
-REPORT_EVERY = 5.0  # s between two reports of the same kind of trouble
-WORKER_PATIENCE = 60.0  # s that a clean-up waits for the frame in work
+WARN_EVERY = 5.0  # s between two warnings of the same kind, at first
+WARN_AT_LEAST_EVERY = 600.0  # s; a warning that persists backs off to this
+WORKER_TIMEOUT = 60.0  # s that a clean-up waits for the frame in work
 MAX_AGE = 3600.0  # s; an older or younger stamp is of another clock
 
 
@@ -29,7 +31,7 @@ class PerceptionNode(ManagedNode):
 
     COMMON_PARAMETERS: ClassVar[Sequence[Parameter]] = (
         *ManagedNode.COMMON_PARAMETERS,
-        Parameter("image_topic", "image", "Topic of the camera image; remapping works too."),
+        Parameter("image_topic", "image", "Topic of the camera image; can also be remapped."),
         Parameter(
             "image_transport",
             "raw",
@@ -39,13 +41,13 @@ class PerceptionNode(ManagedNode):
         Parameter(
             "image_reliability",
             "auto",
-            "Reliability asked of the camera; auto: what its publisher offers.",
+            "Reliability requested from the camera; auto: what its publisher offers.",
             choices=("auto", "reliable", "best_effort"),
         ),
         Parameter(
             "max_rate",
             0.0,
-            "Images taken per second at most, Hz; 0: all. Others are dropped undecoded.",
+            "Maximum rate of images processed (Hz); 0: all. Others are dropped undecoded.",
             minimum=0.0,
             maximum=1000.0,
             live=True,
@@ -59,11 +61,11 @@ class PerceptionNode(ManagedNode):
         raise NotImplementedError
 
     def needs_every_frame(self) -> bool:
-        """Whether frames are needed even if nobody listens to an output (adaptation)."""
+        """Whether frames are needed even without a subscriber (adaptation)."""
         return False
 
     def frames_wanted(self) -> bool:
-        """Whether somebody listens to an output that is made of frames; by default, to any."""
+        """Whether an output that is made of frames has a subscriber; by default, any."""
         return any(self.wanted(output) for output in self._outputs)
 
     # From here on, what the base does ------------------------------------------------------
@@ -72,7 +74,7 @@ class PerceptionNode(ManagedNode):
         self._input: ImageInput | None = None
         self._worker: threading.Thread | None = None
         self._health = StreamHealth()
-        self._last_report: dict[str, float] = {}
+        self._warned: dict[str, tuple[float, float]] = {}  # when last, and the wait after it
         super().__init__(name, **node_arguments)
 
     def activated(self) -> None:
@@ -91,8 +93,9 @@ class PerceptionNode(ManagedNode):
             )
             self._worker.daemon = True
             self._worker.start()
+        assert self._input is not None, "made with the worker"
         self._input.open()
-        self.listeners_changed()
+        self.subscribers_changed()
 
     def deactivated(self) -> None:
         """Let no further frames in."""
@@ -103,33 +106,35 @@ class PerceptionNode(ManagedNode):
         """End the worker, which may have to finish its frame first."""
         if self._worker is None:
             return True
+        assert self._input is not None, "made with the worker"
         self._input.close()
         self._input.mailbox.close()
-        self._worker.join(WORKER_PATIENCE)
+        self._worker.join(WORKER_TIMEOUT)
         if self._worker.is_alive():
-            self.get_logger().error(f"still at work on a frame after {WORKER_PATIENCE:.0f} s")
+            self.get_logger().error(f"still at work on a frame after {WORKER_TIMEOUT:.0f} s")
             return False
         self._worker = self._input = None
         return True
 
-    def listeners_changed(self) -> None:
+    def subscribers_changed(self) -> None:
         """Ask for frames if, and as, they are needed now."""
         source = self._input
         if source is not None:  # None while the node is going down
             source.refresh(self.frames_wanted() or self.needs_every_frame())
 
     def health(self) -> Status:
-        """How the stream of frames does."""
+        """The state of the stream of frames."""
         source = self._input
         if source is None:
             return DiagnosticStatus.OK, "going down", {}
         level, text, numbers = self._health.assess(source.counters, source.subscribed)
-        return level, text, {"topic": source.topic, "reliability": source.reliability(), **numbers}
+        values = {"topic": source.topic, "reliability": source.reliability(), **numbers}
+        return with_problems((level, text, values), source.problems())
 
     def _work(self, source: ImageInput) -> None:
-        while (letter := source.mailbox.take()) is not None:
+        while (stamped := source.mailbox.take()) is not None:
             try:
-                self.process(open_letter(letter))
+                self.process(stamped.decode())
             except ImageError as error:
                 source.counters.fail()
                 if self.due("decode"):
@@ -141,18 +146,30 @@ class PerceptionNode(ManagedNode):
                 if self.due("process"):
                     self.log_traceback("process failed; frame skipped")
             else:
-                latency = time.monotonic() - letter.received
-                source.counters.finish(latency, self._age(letter))
+                latency = time.monotonic() - stamped.received
+                source.counters.finish(latency, self._age(stamped))
 
-    def _age(self, letter: Letter) -> float | None:
-        stamp = letter.message.header.stamp
+    def _age(self, stamped: StampedMessage) -> float | None:
+        stamp = stamped.message.header.stamp
         age = self.get_clock().now().nanoseconds * 1e-9 - (stamp.sec + stamp.nanosec * 1e-9)
         return age if abs(age) < MAX_AGE else None
 
     def due(self, kind: str) -> bool:
-        """Whether it is time to report this kind of trouble again."""
+        """Whether to warn of this kind of problem again; one that persists backs off."""
         now = time.monotonic()
-        if now - self._last_report.get(kind, -REPORT_EVERY) < REPORT_EVERY:
+        last, wait = self._warned.get(kind, (-math.inf, WARN_EVERY))
+        if now - last < wait:
             return False
-        self._last_report[kind] = now
+        persists = now - last < 2 * wait
+        wait = min(2 * wait, WARN_AT_LEAST_EVERY) if persists else WARN_EVERY
+        self._warned[kind] = (now, wait)
         return True
+
+
+def with_problems(status: Status, problems: Sequence[str]) -> Status:
+    """A diagnostic status with further problems: at least a warning if there are any."""
+    level, text, values = status
+    if not problems:
+        return status
+    said = [] if level == DiagnosticStatus.OK else [text]
+    return max(level, DiagnosticStatus.WARN), "; ".join([*said, *problems]), values

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,7 +36,7 @@ from newfound_runtime.parameters import Parameter as NodeParameter
 from newfound_runtime.perception_node import PerceptionNode
 
 os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")  # nothing leaves this machine
-PATIENCE = 60.0  # s; reached only when something is broken
+TIMEOUT = 60.0  # s; reached only when something is broken
 EVERYTHING_SO_FAR = QoSProfile(depth=1000, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 LOST_AFTER = 10.0  # s; a request without an answer is sent again
 
@@ -54,9 +54,9 @@ TRANSITIONS = {
 }
 
 
-def eventually(condition: Callable[[], Any], what: str = "", patience: float = PATIENCE) -> Any:
+def eventually(condition: Callable[[], Any], what: str = "", timeout: float = TIMEOUT) -> Any:
     """Wait until the condition is true and return its value; fail after a long while."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout
     while not (value := condition()):
         assert time.monotonic() < end, f"did not happen: {what or condition}"
         time.sleep(0.01)
@@ -72,8 +72,17 @@ def image(width: int = 64, height: int = 48, number: int = 0) -> Image:
     return message
 
 
+def _own_domains() -> list[int]:
+    """ROS domains of this process, in random order; two pytest-xdist workers share none."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    safe = range(1, 102)  # with the default ports
+    own = [domain for domain in safe if domain % workers == worker % workers]
+    return random.sample(own, len(own))
+
+
 @pytest.fixture
-def ros():
+def ros() -> Iterator["Harness"]:
     """A real ROS client to test a node with, in a domain of its own."""
     harness = Harness()
     yield harness
@@ -86,7 +95,7 @@ class Harness:
     Each has a ROS domain of its own, so that it does not see what an earlier one left behind.
     """
 
-    _domains = itertools.cycle(random.sample(range(1, 102), 101))  # safe with the default ports
+    _domains = itertools.cycle(_own_domains())
 
     def __init__(self) -> None:
         domain = next(self._domains)
@@ -150,7 +159,7 @@ class Harness:
     def call(self, service_type: type, name: str, request: Any) -> Any:
         """Call a service and return its response."""
         client = self.client.create_client(service_type, name)
-        assert client.wait_for_service(PATIENCE), f"no service {name}"
+        assert client.wait_for_service(TIMEOUT), f"no service {name}"
         futures = [client.call_async(request)]
         asked = time.monotonic()
 
@@ -166,16 +175,16 @@ class Harness:
         self.client.destroy_client(client)
         return answer.result()
 
-    def appears(self, node: str, patience: float = 240.0) -> None:
+    def appears(self, node: str, timeout: float = 240.0) -> None:
         """Wait for a node of another process; on a busy machine importing torch takes long."""
         namespace, _, name = node.rpartition("/")
         full = (name, namespace or "/")
-        eventually(lambda: full in self.client.get_node_names_and_namespaces(), node, patience)
+        eventually(lambda: full in self.client.get_node_names_and_namespaces(), node, timeout)
 
-    def becomes_active(self, node: str, patience: float = 240.0) -> None:
+    def becomes_active(self, node: str, timeout: float = 240.0) -> None:
         """Wait until a node of another process is there and active."""
-        self.appears(node, patience)
-        eventually(lambda: self.state(node) == ACTIVE, f"{node} active", patience)
+        self.appears(node, timeout)
+        eventually(lambda: self.state(node) == ACTIVE, f"{node} active", timeout)
 
     def state(self, node: str) -> int:
         """The lifecycle state as get_state tells it."""
@@ -279,7 +288,7 @@ class Echo(PerceptionNode):
     def unload(self) -> None:
         self.fail("unload")
 
-    def check_parameters(self, values) -> str | None:
+    def check_parameters(self, values: Mapping[str, Any]) -> str | None:
         if values.get("mood") == "wild":
             self.fail("check")
             if values.get("seconds", self.param("seconds")) > 1:
@@ -289,7 +298,7 @@ class Echo(PerceptionNode):
     def needs_every_frame(self) -> bool:
         return self.param("always")
 
-    def diagnose(self):
+    def diagnose(self) -> Mapping[str, object]:
         self.fail("diagnose")
         return {"device": "cpu", "pid": os.getpid()}
 

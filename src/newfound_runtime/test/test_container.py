@@ -190,3 +190,17 @@ def test_a_single_node_executable_exits_with_zero_on_ctrl_c(ros):
     text, _ = process.communicate(timeout=30)
     assert process.returncode == 0, text
     assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.3, 1.0])
+def test_ctrl_c_during_start_up_prints_no_traceback(ros, delay, tmp_path):
+    """At any moment: while Python imports, while nodes are made, while a model is loaded."""
+    script = tmp_path / "echo"  # as the entry point of an executable calls it
+    script.write_text(
+        f"import sys\nfrom newfound_runtime.executable import main\nsys.exit(main({ECHO!r}))"
+    )
+    process = ros.process(str(script), "--ros-args", "-p", "load_seconds:=2.0")
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=30)
+    assert "Traceback" not in text

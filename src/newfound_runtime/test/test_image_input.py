@@ -2,16 +2,22 @@
 import array
 import io
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from diagnostic_msgs.msg import DiagnosticStatus
 from PIL import Image as PillowImage
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
-from newfound_runtime import qos
-from newfound_runtime.image_input import Pace
+from newfound_runtime import image_input
+from newfound_runtime.image_input import RateLimiter, matching_qos
 from newfound_runtime.testing import Echo, eventually, image
+
+RELIABLE, BEST_EFFORT = ReliabilityPolicy.RELIABLE, ReliabilityPolicy.BEST_EFFORT
+VOLATILE, LATCHED = DurabilityPolicy.VOLATILE, DurabilityPolicy.TRANSIENT_LOCAL
 
 
 def test_nothing_is_subscribed_until_somebody_listens_and_nothing_after(ros):
@@ -47,7 +53,7 @@ def test_reliability_follows_the_cameras_as_they_come_and_go(ros):
 
 
 def test_a_subscription_in_the_making_does_not_outlive_the_deactivation(ros, monkeypatch):
-    begun, go_on, matching = threading.Event(), threading.Event(), qos.matching
+    begun, go_on, matching = threading.Event(), threading.Event(), matching_qos
 
     def held(*arguments):
         begun.set()
@@ -55,7 +61,7 @@ def test_a_subscription_in_the_making_does_not_outlive_the_deactivation(ros, mon
         return matching(*arguments)
 
     node = ros.started(Echo)
-    monkeypatch.setattr(qos, "matching", held)
+    monkeypatch.setattr(image_input, "matching_qos", held)
     looking = threading.Thread(target=node._input.refresh, args=(True,))
     looking.start()
     assert begun.wait(60)
@@ -109,20 +115,20 @@ def test_compressed_images_come_from_the_sibling_topic_of_the_remapped_one(ros):
     ("camera", "rate", "taken"), [(15, 10, 100), (30, 1, 10), (10, 10, 100), (5, 10, 50)]
 )
 def test_at_most_so_many_images_a_second_are_taken_evenly_and_no_fewer(camera, rate, taken):
-    pace, noise = Pace(), np.random.default_rng(0)
+    pace, noise = RateLimiter(), np.random.default_rng(0)
     arrivals = (np.arange(10 * camera) + noise.uniform(-0.05, 0.05, 10 * camera)) / camera
-    times = [now for now in 1000 + arrivals if pace.takes(now, rate)]
+    times = [now for now in 1000 + arrivals if pace.passes(now, rate)]
     assert abs(len(times) - taken) <= 1
     assert np.diff(times).max() < 1 / rate + 1.2 / camera
 
 
 def test_a_new_rate_counts_at_once():
-    pace = Pace()
-    assert pace.takes(100.0, rate=0.01)
-    assert not pace.takes(101.0, rate=0.01)
-    assert pace.takes(102.0, rate=10)
-    assert not pace.takes(102.01, rate=10)
-    assert pace.takes(102.02, rate=0)
+    pace = RateLimiter()
+    assert pace.passes(100.0, rate=0.01)
+    assert not pace.passes(101.0, rate=0.01)
+    assert pace.passes(102.0, rate=10)
+    assert not pace.passes(102.01, rate=10)
+    assert pace.passes(102.02, rate=0)
 
 
 def test_images_above_the_rate_are_dropped_before_they_are_decoded(ros):
@@ -142,3 +148,103 @@ def test_images_above_the_rate_are_dropped_before_they_are_decoded(ros):
     camera.publish(image(number=3))
     eventually(lambda: len(answers) == 2)
     assert (counters.received, counters.processed, counters.failed) == (3, 2, 0)
+
+
+def publishers(*offers):
+    return [
+        SimpleNamespace(qos_profile=QoSProfile(depth=1, reliability=r, durability=d))
+        for r, d in offers
+    ]
+
+
+@pytest.mark.parametrize(
+    ("offers", "reliability", "durability"),
+    [
+        ([], BEST_EFFORT, VOLATILE),
+        ([(RELIABLE, VOLATILE)], RELIABLE, VOLATILE),
+        ([(BEST_EFFORT, VOLATILE)], BEST_EFFORT, VOLATILE),
+        ([(RELIABLE, LATCHED)], RELIABLE, LATCHED),
+        ([(RELIABLE, LATCHED), (BEST_EFFORT, VOLATILE)], BEST_EFFORT, VOLATILE),
+    ],
+)
+def test_the_strictest_profile_that_every_publisher_offers(offers, reliability, durability):
+    profile = matching_qos(publishers(*offers))
+    assert (profile.reliability, profile.durability) == (reliability, durability)
+
+
+def test_a_wish_overrides_what_is_offered():
+    offer = publishers((BEST_EFFORT, VOLATILE))
+    assert matching_qos(offer, "reliable").reliability == RELIABLE
+    assert matching_qos(publishers((RELIABLE, VOLATILE)), "best_effort").reliability == BEST_EFFORT
+
+
+def test_a_publisher_with_incompatible_qos_is_reported(ros):
+    ros.collect(Header, "/echo/echo")
+    ros.publisher(Image, "/image", reliable=False)
+    node = ros.started(Echo, image_reliability="reliable")
+    newest = ros.diagnostics("/echo")
+    eventually(node._input.problems, "noticed")
+    eventually(lambda: newest() and "incompatible QoS (RELIABILITY)" in newest().message)
+    assert newest().level == DiagnosticStatus.WARN
+    eventually(lambda: any("incompatible QoS" in text for text in ros.warnings("/echo")))
+
+
+def test_two_cameras_on_one_topic_are_warned_about(ros):
+    ros.collect(Header, "/echo/echo")
+    ros.publisher(Image, "/image")
+    ros.publisher(Image, "/image")
+    node = ros.started(Echo)
+    eventually(node._input.problems, "noticed")
+    assert "2 publishers on /image, whose frames are mixed: /client, /client" in str(
+        node._input.problems()
+    )
+    eventually(lambda: any("2 publishers" in text for text in ros.warnings("/echo")))
+
+
+def test_a_remapping_works_beside_the_parameter(ros):
+    ros.collect(Header, "/echo/echo")
+    camera = ros.publisher(Image, "/front/image_raw")
+    node = Echo(context=ros.context, cli_args=["--ros-args", "-r", "image:=/front/image_raw"])
+    ros.nodes.append(node)
+    ros.executor.add_node(node)
+    ros.connected(camera)
+    assert node._input.topic == "/front/image_raw"
+
+
+def test_qos_overrides_win_over_what_is_matched(ros):
+    ros.collect(Header, "/echo/echo")
+    camera = ros.publisher(Image, "/image", reliable=True)
+    override = {"qos_overrides./image.subscription.reliability": "best_effort"}
+    ros.started(Echo, **override)
+    ros.connected(camera)
+    [found] = ros.client.get_subscriptions_info_by_topic("/image")
+    assert found.qos_profile.reliability == ReliabilityPolicy.BEST_EFFORT
+
+
+def test_the_qos_of_an_output_can_be_overridden(ros):
+    override = {"qos_overrides./echo/echo.publisher.reliability": "best_effort"}
+    ros.started(Echo, **override)
+    [found] = ros.client.get_publishers_info_by_topic("/echo/echo")
+    assert found.qos_profile.reliability == ReliabilityPolicy.BEST_EFFORT
+
+
+def test_an_exception_while_receiving_is_counted_and_the_next_frame_arrives(ros, monkeypatch):
+    answers = ros.collect(Header, "/echo/echo")
+    camera = ros.publisher(Image, "/image")
+    node = ros.started(Echo)
+    ros.connected(camera)
+    eventually(lambda: node._input.reliability() == "reliable", "matched")
+    put, failures = node._input.mailbox.put, iter([True, True])
+
+    def fails_twice(item):
+        if next(failures, False):
+            raise RuntimeError("boom")
+        return put(item)
+
+    monkeypatch.setattr(node._input.mailbox, "put", fails_twice)
+    for number in range(2):
+        camera.publish(image(number=number))
+        eventually(lambda n=number: node._input.counters.failed == n + 1)
+    camera.publish(image(number=2))
+    eventually(lambda: answers and answers[-1].stamp.sec == 2)
+    eventually(lambda: any("RuntimeError: boom" in text for text in ros.warnings("/echo")))

@@ -4,9 +4,11 @@
 import threading
 from typing import ClassVar
 
+from diagnostic_msgs.msg import DiagnosticStatus
 from std_msgs.msg import Header
 
-from newfound_runtime import LoadError, ManagedNode, Parameter
+from newfound_runtime.managed_node import LoadError, ManagedNode
+from newfound_runtime.parameters import Parameter
 from newfound_runtime.testing import ACTIVE, INACTIVE, UNCONFIGURED, Echo, eventually
 
 
@@ -128,3 +130,21 @@ def test_the_thread_that_loads_has_ended_before_the_node_is_active(ros):
     """With it end the threads that OpenMP gave it for the model's first pass."""
     node = ros.started(Driver)
     assert not node.loader.is_alive()
+
+
+def test_a_node_that_could_not_be_configured_says_why_in_diagnostics(ros):
+    newest = ros.diagnostics("/echo")
+    ros.add(Echo, fail_in="load")
+    eventually(lambda: newest() and newest().level == DiagnosticStatus.ERROR)
+    assert newest().message == "not configured: RuntimeError: asked to fail in load"
+    ros.set("/echo", fail_in="")
+    assert ros.change("/echo", "configure")
+    eventually(lambda: newest().level == DiagnosticStatus.OK)
+
+
+def test_a_parameter_that_no_node_has_is_warned_about(ros):
+    ros.started(Echo, secondz=1.0, use_sim_time=False)
+    eventually(lambda: ros.warnings("/echo"))
+    assert ros.warnings("/echo") == [
+        "parameter secondz is set but echo has no such parameter: misspelled?"
+    ]

@@ -11,7 +11,8 @@ from lifecycle_msgs.msg import State
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
-from newfound_runtime import PerceptionNode, perception_node
+from newfound_runtime import perception_node
+from newfound_runtime.perception_node import PerceptionNode
 from newfound_runtime.testing import (
     ACTIVE,
     FINALIZED,
@@ -219,8 +220,8 @@ def test_what_was_in_work_at_deactivation_is_not_published(ros, stream):
 
 def test_a_worker_that_never_returns_fails_the_clean_up(ros, stream, monkeypatch):
     camera, node, _ = stream
-    monkeypatch.setattr(perception_node, "WORKER_PATIENCE", 0.1)
-    ros.set("/echo", seconds=1.5)
+    monkeypatch.setattr(perception_node, "WORKER_TIMEOUT", 0.1)
+    ros.set("/echo", seconds=4.0)
     camera.publish(image())
     eventually(lambda: node._input.counters.received == 1)
     assert ros.change("/echo", "deactivate")
@@ -300,5 +301,5 @@ def test_closing_from_any_state_leaves_no_thread(ros):
         eventually(lambda n=node, a=autostart: n.state() == (ACTIVE if a else UNCONFIGURED))
         started = time.monotonic()
         node.close()
-        assert time.monotonic() - started < perception_node.WORKER_PATIENCE
+        assert time.monotonic() - started < perception_node.WORKER_TIMEOUT
     assert worker_threads() == []

@@ -4,8 +4,15 @@ import threading
 import rclpy
 from std_msgs.msg import Header
 
-from newfound_runtime.rclpy_compat import Receiver
+from newfound_runtime import rclpy_compat
 from newfound_runtime.testing import eventually, profile
+
+
+def Receiver(node, kind, topic, receive):  # noqa: N802
+    qos = profile(reliable=True)
+    return rclpy_compat.Receiver(
+        node, kind, topic, receive, qos, on_error=print, on_incompatible=print
+    )
 
 
 def header(number: int) -> Header:
@@ -21,7 +28,7 @@ def receivers() -> list[threading.Thread]:
 def test_messages_arrive_in_order_without_any_executor(ros):
     node = rclpy.create_node("quiet", context=ros.context)  # nobody spins it
     received = []
-    receiver = Receiver(node, Header, "/topic", received.append, profile(reliable=True))
+    receiver = Receiver(node, Header, "/topic", received.append)
     publisher = ros.publisher(Header, "/topic")
     ros.connected(publisher)
     for number in range(20):
@@ -36,7 +43,7 @@ def test_after_closing_nothing_arrives_and_nobody_is_subscribed(ros):
     node = rclpy.create_node("quiet", context=ros.context)
     ros.executor.add_node(node)  # an executor must not take what is the receiver's
     received = []
-    receiver = Receiver(node, Header, "/topic", received.append, profile(reliable=True))
+    receiver = Receiver(node, Header, "/topic", received.append)
     publisher = ros.publisher(Header, "/topic")
     ros.connected(publisher)
     receiver.close()
@@ -52,7 +59,7 @@ def test_the_thread_ends_with_the_context():
     context = rclpy.Context()
     rclpy.init(context=context)
     node = rclpy.create_node("quiet", context=context)
-    Receiver(node, Header, "/topic", lambda message: None, profile(reliable=True))
+    Receiver(node, Header, "/topic", lambda message: None)
     rclpy.shutdown(context=context)
     eventually(lambda: receivers() == [], "the thread ended")
     node.destroy_node()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rendered worlds with true labels, boxes, masks and depth, in controlled domains."""
+"""Rendered workbenches and rooms with ground truth, and a simulated camera."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random scenes: which objects, where on the table, and where the camera stands."""
+"""Random workbench scenes: objects, their poses, and the camera pose."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ import shapely
 import shapely.affinity
 
 from newfound_sim.camera import CameraModel
-from newfound_sim.illumination import named, vary
+from newfound_sim.lights import named, vary
 from newfound_sim.objects import build
 from newfound_sim.workbench import Bench, CameraPose, Domain, PlacedObject
 
@@ -20,7 +20,7 @@ TRIES = 60
 def arrange(
     rng: np.random.Generator, labels: Sequence[str], seeds: Sequence[int]
 ) -> tuple[PlacedObject, ...]:
-    """Lay the objects out without overlap; one for which no place is found is left out."""
+    """Place the objects without overlap; drop those that do not fit."""
     placed: list[PlacedObject] = []
     taken: list[shapely.Geometry] = []
     for label, seed in zip(labels, seeds, strict=True):
@@ -38,20 +38,20 @@ def arrange(
 
 
 def bench_in(domain: Domain, objects: Sequence[PlacedObject], rng: np.random.Generator) -> Bench:
-    """A bench in a domain, at a random moment of its illumination and at one of its tables."""
+    """A bench in a domain, with random variations of its light and table."""
     lighting = vary(named(domain.illumination), rng)
     return Bench(tuple(objects), lighting, domain.background, int(rng.integers(8)))
 
 
 def overview(rng: np.random.Generator) -> CameraPose:
-    """A camera that sees the whole used part of the table."""
+    """A random camera pose that sees the whole work area."""
     distance, up = rng.uniform(0.58, 0.74), np.radians(rng.uniform(42, 62))
     around = np.radians(rng.uniform(-115, -65))
     return _orbit(distance, around, up, (0.0, float(rng.uniform(-0.03, 0.03)), 0.0))
 
 
 def close_up(rng: np.random.Generator, thing: PlacedObject, camera: CameraModel) -> CameraPose:
-    """A camera so near that the object fills most of a square picture."""
+    """A random camera pose from which the object fills most of a square image."""
     model = build(thing.label, thing.seed)
     up = np.radians(rng.uniform(34, 66))
     around = np.radians(rng.uniform(0, 360))

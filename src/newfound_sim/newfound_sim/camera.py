@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A camera model: linear light becomes the 8-bit picture that a certain camera would deliver."""
+"""Camera models: convert linear light to the 8-bit image of a given camera."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from newfound_sim.errors import SimulationError
 
-MID_GREY = 0.18  # what automatic exposure aims at, in linear light
+MID_GREY = 0.18  # target of automatic exposure, in linear light
 
 
 @dataclass(frozen=True)
 class CameraModel:
-    """The character of a camera. Lengths are fractions of the picture's width."""
+    """Image processing of a camera. Lengths are fractions of the image width."""
 
     fov_degrees: float = 60.0
     exposure: float = 1.0
@@ -83,7 +83,7 @@ def develop(light: np.ndarray, camera: CameraModel, seed: int) -> np.ndarray:
 
 
 def compress(rgb: np.ndarray, quality: int) -> np.ndarray:
-    """The picture as it comes back from a JPEG of the given quality."""
+    """Encode to JPEG of this quality and decode again."""
     _, coded = cv2.imencode(".jpg", rgb[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])
     return np.ascontiguousarray(cv2.imdecode(coded, cv2.IMREAD_COLOR)[..., ::-1])
 
@@ -104,7 +104,7 @@ def _lens(light: np.ndarray, camera: CameraModel) -> np.ndarray:
 
 
 def _tones(signal: np.ndarray, camera: CameraModel) -> np.ndarray:
-    """Gamma, S-curve, black level, saturation and sharpening, as the camera's own processor."""
+    """Gamma, S-curve, black level, saturation and sharpening, as a camera does."""
     tone = signal ** (1 / 2.2)
     tone = tone + camera.contrast * (tone * tone * (3 - 2 * tone) - tone)
     tone = camera.black + (1 - camera.black) * tone

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The messages of a camera."""
+"""Conversion of frames and ground truth to ROS messages."""
 
 import array
 
@@ -8,13 +8,12 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image, RegionOfInterest
 from std_msgs.msg import Header
 
 from newfound_msgs.msg import GroundTruth, GroundTruthObject
-from newfound_sim.clip import Matrix
+from newfound_sim.clip import Matrix, SeenObject, Truth
 from newfound_sim.player import Pixels
-from newfound_sim.truth import SeenObject, Truth
 
 
 def image(header: Header, pixels: Pixels, encoding: str) -> Image:
-    """A raw image."""
+    """Make an Image."""
     message = Image(header=header, height=pixels.height, width=pixels.width, encoding=encoding)
     message.step = len(pixels.data) // pixels.height
     message.data = pixels.data  # one copy; the constructor would make two
@@ -22,14 +21,14 @@ def image(header: Header, pixels: Pixels, encoding: str) -> Image:
 
 
 def compressed(header: Header, jpeg: array.array) -> CompressedImage:
-    """A JPEG, named as image_transport does it."""
+    """Make a CompressedImage, with the format string of image_transport."""
     message = CompressedImage(header=header, format="rgb8; jpeg compressed bgr8")
     message.data = jpeg
     return message
 
 
 def camera_info(header: Header, width: int, height: int, k: Matrix) -> CameraInfo:
-    """An ideal pinhole camera: rendered images have no distortion."""
+    """Make the CameraInfo of an ideal pinhole camera, without distortion."""
     p = [*k[0:3], 0.0, *k[3:6], 0.0, *k[6:9], 0.0]
     return CameraInfo(
         header=header,
@@ -44,13 +43,13 @@ def camera_info(header: Header, width: int, height: int, k: Matrix) -> CameraInf
 
 
 def pinhole(width: int, height: int, fov_degrees: float) -> Matrix:
-    """K of a camera with square pixels and this horizontal field of view."""
+    """Compute K from the horizontal field of view, for square pixels."""
     focal = 0.5 * width / float(np.tan(np.radians(fov_degrees) / 2))
     return (focal, 0.0, (width - 1) / 2, 0.0, focal, (height - 1) / 2, 0.0, 0.0, 1.0)
 
 
 def ground_truth(header: Header, truth: Truth | None) -> GroundTruth:
-    """What is true about a frame; where it is on the time line is for the caller to fill in."""
+    """Ground truth of a frame; the caller fills in time and frame number."""
     if truth is None:
         return GroundTruth(header=header, annotated=False)
     return GroundTruth(

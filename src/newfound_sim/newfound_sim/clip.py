@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clips: a folder of pictures and `clip.json`, which says when each is shown and what is true.
+"""Clips: a folder of images and `clip.json`, with the time and ground truth of every frame.
 
-A picture may be shown by many frames and a truth may hold for many: a scene in which nothing
-happens takes no more room than a few pictures with different noise.
+Frames may share an image and a truth: a scene in which nothing happens takes no more room than
+a few images with different noise.
 """
 
 from __future__ import annotations
@@ -13,21 +13,70 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from newfound_core.errors import DataError
+from newfound_core.storage import read_json, write_bytes
 from newfound_sim.errors import SimulationError
-from newfound_sim.truth import Truth
 
+Box = tuple[int, int, int, int]  # left, top, width, height in pixels
 FILE = "clip.json"
 FORMAT = "newfound-clip-1"
 Matrix = tuple[float, ...]  # 3x3, row by row
 
 
+@dataclass(frozen=True)
+class SeenObject:
+    """An object that an image shows."""
+
+    instance: int  # the same number over a whole scenario, from 1
+    label: str
+    box: Box
+    visible: float  # share of its outline that is seen, 0 to 1
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The ground truth of an image."""
+
+    objects: tuple[SeenObject, ...] = ()
+    place: str = ""
+    domain: str = ""
+    illumination: str = ""
+    next_illumination: str = ""
+    illumination_share: float = 0.0
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> Truth:
+        """Read what `dataclasses.asdict` gave; raises on any other form."""
+        return Truth(
+            objects=objects_from_json(document["objects"]),
+            place=str(document["place"]),
+            domain=str(document["domain"]),
+            illumination=str(document["illumination"]),
+            next_illumination=str(document["next_illumination"]),
+            illumination_share=float(document["illumination_share"]),
+        )
+
+
+def objects_from_json(entries: Sequence[Mapping[str, Any]]) -> tuple[SeenObject, ...]:
+    """Read a list of what `dataclasses.asdict` gave."""
+    return tuple(_object_from_json(entry) for entry in entries)
+
+
+def _object_from_json(entry: Mapping[str, Any]) -> SeenObject:
+    left, top, width, height = map(int, entry["box"])
+    instance, visible = int(entry["instance"]), float(entry["visible"])
+    if min(left, top, width, height, instance) < 0:
+        raise ValueError(f"box and instance must not be negative: {dict(entry)}")
+    return SeenObject(instance, str(entry["label"]), (left, top, width, height), visible)
+
+
 class ClipError(SimulationError):
-    """A folder that is not a clip, or not a whole one."""
+    """A folder is not a clip, or an incomplete one."""
 
 
 @dataclass(frozen=True)
 class ClipFrame:
-    """What is shown at one moment."""
+    """One frame: its time, files and ground truth."""
 
     time: float  # s from the beginning
     image: str  # JPEG, relative to the clip's folder
@@ -37,7 +86,7 @@ class ClipFrame:
 
 @dataclass(frozen=True)
 class Clip:
-    """A film with its truth."""
+    """A rendered sequence of frames with its ground truth."""
 
     rate: float  # frames per second
     width: int
@@ -47,9 +96,7 @@ class Clip:
     frames: tuple[ClipFrame, ...]
 
     def save(self, folder: Path, made_from: Mapping[str, Any]) -> None:
-        """Write clip.json, which makes a folder of pictures a clip."""
-        from newfound_sim.production import write_whole  # with the renderer: not for players
-
+        """Write clip.json, which makes a folder of images a clip."""
         document = {"format": FORMAT, "made_from": made_from, **asdict(self)}
         # One line per truth and per frame: the file can be read and compared.
         lines = []
@@ -58,7 +105,7 @@ class Clip:
             listed = ",\n  ".join(json.dumps(entry) for entry in value) if many else ""
             text = f"[\n  {listed}]" if many else json.dumps(value)
             lines.append(f"{json.dumps(key)}: {text}")
-        write_whole(folder / FILE, ("{" + ",\n".join(lines) + "}\n").encode())
+        write_bytes(folder / FILE, ("{" + ",\n".join(lines) + "}\n").encode())
 
 
 def load_clip(folder: Path) -> Clip:
@@ -68,10 +115,10 @@ def load_clip(folder: Path) -> Clip:
         what = "is no folder" if not folder.is_dir() else f"has no {FILE}"
         raise ClipError(f"{folder} is not a clip: it {what}. Was its rendering interrupted?")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ClipError(f"{path} is damaged: {error}. Render or copy the clip again.") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        document = read_json(path)
+    except (OSError, DataError) as error:
+        raise ClipError(f"{error}. Render or copy the clip again.") from error
+    if document.get("format") != FORMAT:
         raise ClipError(f"{path} is not of the format {FORMAT}")
     try:
         clip = _clip(document)
@@ -108,7 +155,7 @@ def _check(clip: Clip, folder: Path) -> None:
 
 
 def _check_names(names: Sequence[str], folder: Path) -> None:
-    """Every file must be inside the folder and there."""
+    """Refuse files that are missing or outside the folder."""
     for name in names:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts:
@@ -116,6 +163,6 @@ def _check_names(names: Sequence[str], folder: Path) -> None:
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         raise ClipError(
-            f"{folder} is not whole: {len(missing)} of {len(names)} files are missing, the first "
+            f"{folder} is incomplete: {len(missing)} of {len(names)} files are missing, the first "
             f"is {missing[0]}. Render or copy the clip again."
         )

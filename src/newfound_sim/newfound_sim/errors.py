@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The errors that the simulator raises at its boundary."""
 
+from newfound_core.errors import NewfoundError
 
-class SimulationError(Exception):
+
+class SimulationError(NewfoundError):
     """Anything the simulator refuses to do; the message says what to change."""
 
 

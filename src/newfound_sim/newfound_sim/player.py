@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plays a source: which frame is next, and pictures at hand when they are due."""
+"""Playback of a source: a timer at a steady rate, the next frame, decoded images at hand."""
 
 from __future__ import annotations
 
 import array
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,9 +14,53 @@ import numpy as np
 from newfound_sim.sources import FrameError, Source
 
 
+class RateTimer:
+    """Call a function at a fixed rate, in its own thread.
+
+    Each tick is due one period after the last was due, so that a tick's duration does not add
+    up. After a delay of more than a period the schedule starts over; missed ticks are dropped.
+    """
+
+    def __init__(self, tick: Callable[[], None], rate: float, name: str = "rate-timer") -> None:
+        self.rate = rate  # Hz; may change at any time
+        self.late = 0  # how often the schedule started over
+        self._tick = tick
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start with a tick at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Start no further tick; one may still be running."""
+        self._end.set()
+
+    def join(self, timeout: float) -> bool:
+        """Stop, and wait for the running tick; False if it takes longer than `timeout` seconds."""
+        self.stop()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._end.wait(max(0.0, due - time.monotonic())):
+            self._tick()
+            due, late = next_tick(due, time.monotonic(), 1 / self.rate)
+            self.late += late
+
+
+def next_tick(due: float, now: float, period: float) -> tuple[float, bool]:
+    """When the next tick is due, and whether the schedule had to start over."""
+    if now > due + 2 * period:
+        return now, True
+    return due + period, False
+
+
 @dataclass(frozen=True)
 class Pixels:
-    """A picture as a ROS message wants it."""
+    """An image as the data field of a ROS message."""
 
     width: int
     height: int
@@ -29,8 +75,8 @@ class Pixels:
 
 
 @dataclass(frozen=True)
-class Shot:
-    """A frame on its way out."""
+class PlayedFrame:
+    """Which frame is to be published."""
 
     number: int
     loop: int
@@ -50,30 +96,32 @@ class Player:
         self._memory = memory
         self._kept: dict[tuple[str, str], Pixels] = {}
         self._newest: dict[str, tuple[str, Pixels]] = {}  # by kind, when memory is full
-        self._whole: set[str] = set()  # pictures that were decoded without complaint
+        self._decoded: set[str] = set()  # images that were decoded without an error
 
     def rewind(self) -> None:
-        """Begin anew."""
+        """Start over."""
         self.position = self.loops = 0
         self.ended = False
 
-    def advance(self, loop: bool) -> Shot | None:
-        """The frame that is due now; None at the end."""
+    def advance(self, loop: bool) -> PlayedFrame | None:
+        """Step to the next frame and return it; None at the end."""
         if self.position >= len(self.source):
             self.ended = not loop
             if self.ended:
                 return None
             self.position, self.loops = 0, self.loops + 1
-        shot = Shot(self.position, self.loops, not loop and self.position + 1 >= len(self.source))
+        frame = PlayedFrame(
+            self.position, self.loops, not loop and self.position + 1 >= len(self.source)
+        )
         self.position += 1
-        self.ended = shot.last
-        return shot
+        self.ended = frame.last
+        return frame
 
     def picture(self, number: int) -> Pixels:
         """The picture of a frame."""
         name = self.source.picture_name(number)
         found = self._get("rgb", name, lambda: Pixels.of(self.source.rgb(number)))
-        self._whole.add(name)
+        self._decoded.add(name)
         return found
 
     def depth(self, number: int) -> Pixels | None:
@@ -84,13 +132,13 @@ class Player:
         return self._get("depth", name, lambda: Pixels.of(self.source.depth(number)))
 
     def jpeg(self, number: int) -> array.array:
-        """The picture as a JPEG file, known to be whole."""
-        if self.source.picture_name(number) not in self._whole:
+        """The picture as a JPEG file that is known to decode."""
+        if self.source.picture_name(number) not in self._decoded:
             self.picture(number)
         return array.array("B", self.source.jpeg(number))
 
     def prepare(self, depth: bool) -> None:
-        """Decode the frame that comes next, so that it is at hand when it is due."""
+        """Decode the next frame ahead of time."""
         following = self.position if self.position < len(self.source) else 0
         try:
             self.picture(following)

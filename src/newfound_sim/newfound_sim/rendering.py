@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenes in, linear light with depth and instance masks out, by path tracing with Mitsuba 3.
+"""Path tracing with Mitsuba 3: a scene and a view give linear light, depth and instance masks.
 
 World coordinates are metres with z up. The same scene, view, samples and seed give the same
 pixels in every process and with any number of threads.
@@ -17,7 +17,7 @@ from newfound_sim.denoising import denoise as remove_noise
 from newfound_sim.errors import ScenarioError, SimulationError
 from newfound_sim.lights import Light, Point
 from newfound_sim.materials import Material, bsdf, linear, rgb
-from newfound_sim.shading import corners, project_texture
+from newfound_sim.meshes import corners, project_texture
 
 BACKGROUND = 0  # the instance number of all that has no label
 
@@ -49,7 +49,7 @@ class View:
         if np.linalg.norm(np.cross(forward, self.up)) < 1e-9:
             raise ScenarioError(
                 f"the view from {self.eye} to {self.target} has no upright picture with up = "
-                f"{self.up}: move the eye aside a little or choose another up"
+                f"{self.up}: move the eye sideways or choose another up"
             )
 
     @property
@@ -79,7 +79,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A picture with its truth."""
+    """A rendered image with its ground truth."""
 
     rgb: np.ndarray  # [H, W, 3] float32 linear light as rendered; uint8 sRGB once developed
     depth: np.ndarray  # [H, W] float32, metres along the optical axis; inf where nothing is

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios: what a camera sees over time. Objects come and go, light changes, cameras move."""
+"""Scenarios: time lines of objects, light and camera on a workbench, or of rooms."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from newfound_sim.camera import CameraModel
+from newfound_sim.clip import SeenObject, Truth
 from newfound_sim.errors import ScenarioError
 from newfound_sim.lights import Point
 from newfound_sim.rooms.images import ROBOT_CAMERA
 from newfound_sim.rooms.names import domain_name
 from newfound_sim.rooms.walk import FOV
-from newfound_sim.truth import SeenObject, Truth
 from newfound_sim.workbench import CameraPose, Domain, PlacedObject, camera_model
 
 
 @dataclass(frozen=True)
-class Filming:
-    """How a scenario is filmed, whatever it shows."""
+class RenderSettings:
+    """How a scenario is rendered, whatever it shows."""
 
     rate: float = 10.0  # frames per second
     width: int = 640
@@ -71,17 +71,17 @@ class Light:
         return self.next if self.share >= 0.5 else self.name
 
     def mixture(self) -> dict[str, float]:
-        """How much of each illumination is in it; light adds up, so pictures of each do too."""
+        """Weights of the illuminations; light adds up, so renderings do too."""
         if self.share == 0 or self.name == self.next:
             return {self.name: 1.0}
         return {self.name: 1 - self.share, self.next: self.share}
 
 
 @dataclass(frozen=True)
-class BenchExposure:
-    """One thing to render: these objects, from here, in one of the illuminations.
+class BenchKeyframe:
+    """A state of the bench to render: objects, camera pose and one of the illuminations.
 
-    Objects are numbers in the scenario, from 1. Equal exposures are equal pictures.
+    Objects are numbers in the scenario, from 1. Equal keyframes are equal images.
     """
 
     objects: tuple[int, ...]
@@ -93,7 +93,7 @@ class BenchExposure:
 class WorkbenchScenario:
     """A workbench over time."""
 
-    filming: Filming
+    settings: RenderSettings
     duration: float
     camera: str
     background: str
@@ -106,11 +106,11 @@ class WorkbenchScenario:
     @property
     def frames(self) -> int:
         """How many frames there are."""
-        return max(1, round(self.duration * self.filming.rate))
+        return max(1, round(self.duration * self.settings.rate))
 
     @property
     def camera_model(self) -> CameraModel:
-        """What the pictures are taken with."""
+        """The camera model of all images."""
         return camera_model(self.camera)
 
     def objects_at(self, time: float) -> tuple[int, ...]:
@@ -138,16 +138,16 @@ class WorkbenchScenario:
         return now
 
     def truth_at(self, time: float, objects: tuple[SeenObject, ...] = ()) -> Truth:
-        """All that is true at a time, given the objects that are seen."""
+        """Ground truth at a time, given the visible objects."""
         light = self.light_at(time)
         domain = Domain(light.nearer, self.camera, self.background).name
         return Truth(objects, "", domain, light.name, light.next, round(light.share, 6))
 
-    def exposures_at(self, time: float) -> dict[BenchExposure, float]:
-        """What to render for this time, with the weight of each in the picture."""
+    def keyframes_at(self, time: float) -> dict[BenchKeyframe, float]:
+        """The keyframes to render for this time, with their weights in the image."""
         objects, pose = self.objects_at(time), self.pose_at(time)
         mixture = self.light_at(time).mixture()
-        return {BenchExposure(objects, name, pose): share for name, share in mixture.items()}
+        return {BenchKeyframe(objects, name, pose): share for name, share in mixture.items()}
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ class Visit:
 
 
 @dataclass(frozen=True)
-class RoomExposure:
-    """One thing to render: the view after some steps through the room of a visit."""
+class RoomKeyframe:
+    """A view to render: after `step` frames of a visit."""
 
     visit: int  # number of the visit, from 0
     step: int
@@ -171,14 +171,14 @@ class RoomExposure:
 class RoomsScenario:
     """A robot that walks through rooms of a building under one lighting."""
 
-    filming: Filming
+    settings: RenderSettings
     building: str
     lighting: str
     visits: tuple[Visit, ...]
 
     @property
     def camera_model(self) -> CameraModel:
-        """What the pictures are taken with."""
+        """The camera model of all images."""
         return replace(ROBOT_CAMERA, fov_degrees=FOV)
 
     @property
@@ -186,28 +186,28 @@ class RoomsScenario:
         """How many frames there are."""
         return sum(visit.frames for visit in self.visits)
 
-    def visit_at(self, time: float) -> RoomExposure:
-        """Which visit is on, and how far."""
-        step = round(time * self.filming.rate)
+    def visit_at(self, time: float) -> RoomKeyframe:
+        """The visit at a time, and its frame."""
+        step = round(time * self.settings.rate)
         for number, visit in enumerate(self.visits):
             if step < visit.frames:
-                return RoomExposure(number, step)
+                return RoomKeyframe(number, step)
             step -= visit.frames
         raise ScenarioError(f"the scenario has ended before {time:g} s")
 
-    def exposures_at(self, time: float) -> dict[RoomExposure, float]:
-        """What to render for this time."""
+    def keyframes_at(self, time: float) -> dict[RoomKeyframe, float]:
+        """The keyframe to render for this time."""
         return {self.visit_at(time): 1.0}
 
     def truth_at(self, time: float, objects: tuple[SeenObject, ...] = ()) -> Truth:
-        """All that is true at a time."""
+        """Ground truth at a time."""
         place = self.visits[self.visit_at(time).visit].category
         domain = domain_name(self.building, self.lighting)
         return Truth(objects, place, domain, self.lighting, self.lighting)
 
 
 Scenario = WorkbenchScenario | RoomsScenario
-Exposure = BenchExposure | RoomExposure
+Keyframe = BenchKeyframe | RoomKeyframe
 
 
 def _share(time: float, begin: float, end: float) -> float:

@@ -1,34 +1,161 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenario files: YAML in, a scenario out, or an error that names file, line and reason."""
+"""Scenario files: parse and validate YAML; an error names file, line and reason."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import shapely
 import shapely.affinity
+import yaml
 
-from newfound_sim.backgrounds import BACKGROUNDS, TABLE
 from newfound_sim.camera import CAMERAS
-from newfound_sim.illumination import LIGHTINGS
+from newfound_sim.errors import ScenarioError
+from newfound_sim.lights import LIGHTINGS
 from newfound_sim.objects import CLASSES, build
 from newfound_sim.rooms import names
 from newfound_sim.scenario import (
     CameraMove,
-    Filming,
     LightChange,
+    RenderSettings,
     RoomsScenario,
     Scenario,
     Stay,
     Visit,
     WorkbenchScenario,
 )
-from newfound_sim.strict_yaml import Entry, read
-from newfound_sim.workbench import CameraPose, PlacedObject
+from newfound_sim.workbench import BACKGROUNDS, TABLE, CameraPose, PlacedObject
 
+MAX_BYTES = 1_000_000  # a scenario is written by hand; more is a mistaken path
+_WHOLE, _REAL = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 MAX_FRAMES = 100_000
-FILMING = ("rate", "size", "seed", "samples")
+SETTINGS = ("rate", "size", "seed", "samples")
 SAMPLES = {"workbench": 24, "rooms": 8}  # interiors have a stronger denoiser
 LONGEST = 3600.0  # s
+_BENCH_REQUIRED = ("duration", "camera", "background", "light")
+_BENCH_OPTIONAL = ("view", "objects", "light_changes", "camera_moves")
+_ROOMS_REQUIRED = ("building", "lighting", "visits")
+
+
+def read(path: Path) -> Entry:
+    """Parse a YAML file to nodes; no object is constructed from it."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ScenarioError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > MAX_BYTES:
+        raise ScenarioError(f"{path} has {len(content)} bytes; a scenario has at most {MAX_BYTES}")
+    try:
+        node = yaml.compose(content.decode("utf-8"), Loader=yaml.SafeLoader)
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise ScenarioError(f"{path}:{line}: not UTF-8 text") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f":{mark.line + 1}" if mark else ""
+        raise ScenarioError(f"{path}{where}: not YAML: {error.problem}") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ScenarioError(f"{path}: not YAML: {error}") from error
+    if node is None:
+        raise ScenarioError(f"{path}:1: the file is empty")
+    return Entry(node, path, "the file")
+
+
+class Entry:
+    """A value of a YAML file, with its line and name for error messages."""
+
+    def __init__(self, node: yaml.Node, path: Path, name: str) -> None:
+        self._node, self._path, self._name = node, path, name
+
+    @property
+    def line(self) -> int:
+        """Where the value begins, from 1."""
+        return int(self._node.start_mark.line) + 1
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Raise the error that names file, line and reason."""
+        raise ScenarioError(f"{self._path}:{self.line}: {reason}")
+
+    def fields(self, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Entry]:
+        """The entries of a mapping; a missing, unknown or repeated key is refused."""
+        if not isinstance(self._node, yaml.MappingNode):
+            self.refuse(f"{self._name} must be a mapping of keys to values, {self._found()}")
+        found: dict[str, Entry] = {}
+        known = [*required, *optional]
+        for key, value in self._node.value:
+            name = str(key.value)
+            here = Entry(key, self._path, name)
+            if name not in known:
+                here.refuse(f"unknown key '{name}'; the keys here are: {', '.join(known)}")
+            if name in found:
+                here.refuse(f"'{name}' is given twice")
+            found[name] = Entry(value, self._path, name)
+        if missing := [name for name in required if name not in found]:
+            self.refuse(f"{self._name} lacks the key '{missing[0]}'")
+        return found
+
+    def items(self, least: int = 0, most: int = 1000) -> list[Entry]:
+        """The entries of a list."""
+        if not isinstance(self._node, yaml.SequenceNode):
+            self.refuse(f"{self._name} must be a list, {self._found()}")
+        nodes = self._node.value
+        if not least <= len(nodes) <= most:
+            span = f"{least}" if least == most else f"{least} to {most}"
+            self.refuse(f"{self._name} must have {span} entries, found {len(nodes)}")
+        return [
+            Entry(node, self._path, f"entry {number} of {self._name}")
+            for number, node in enumerate(nodes, start=1)
+        ]
+
+    def number(self, least: float = -math.inf, most: float = math.inf) -> float:
+        """A finite number in a range."""
+        if self._tag() not in (_WHOLE, _REAL):
+            self.refuse(f"{self._name} must be a number, {self._found()}")
+        try:
+            value = float(yaml.SafeLoader("").construct_object(self._node))
+        except (ValueError, OverflowError):  # a tag that the text does not keep, 400 digits
+            value = math.nan
+        if not math.isfinite(value) or not least <= value <= most:
+            self.refuse(f"{self._name} must be {_range(least, most)}, found {self._node.value}")
+        return value
+
+    def whole(self, least: int, most: int) -> int:
+        """A whole number in a range."""
+        if self._tag() != _WHOLE:
+            self.refuse(f"{self._name} must be a whole number, {self._found()}")
+        return int(self.number(least, most))
+
+    def numbers(self, count: int, least: float, most: float) -> tuple[float, ...]:
+        """A list of `count` numbers."""
+        return tuple(item.number(least, most) for item in self.items(count, count))
+
+    def choice(self, known: Iterable[str]) -> str:
+        """One of the known names."""
+        names = list(known)
+        if not isinstance(self._node, yaml.ScalarNode) or self._node.value not in names:
+            self.refuse(f"{self._name} must be one of {', '.join(names)}; {self._found()}")
+        return str(self._node.value)
+
+    def _tag(self) -> str:
+        return str(self._node.tag)
+
+    def _found(self) -> str:
+        if isinstance(self._node, yaml.ScalarNode):
+            return f"found '{self._node.value}'" if self._node.value else "found nothing"
+        return "found " + ("a list" if isinstance(self._node, yaml.SequenceNode) else "a mapping")
+
+
+def _range(least: float, most: float) -> str:
+    if math.isinf(least) and math.isinf(most):
+        return "a finite number"
+    if math.isinf(most):
+        return f"at least {least:g}"
+    return f"in {least:g} to {most:g}"
+
+
 Fields = dict[str, Entry]
 
 
@@ -36,7 +163,7 @@ def load_scenario(path: Path) -> Scenario:
     """Read and check a scenario file; raises ScenarioError."""
     document = read(path)
     kinds: dict[str, Callable[[Entry], Scenario]] = {"workbench": _workbench, "rooms": _rooms}
-    everything = {"kind", *FILMING, *_BENCH_REQUIRED, *_BENCH_OPTIONAL, *_ROOMS_REQUIRED}
+    everything = {"kind", *SETTINGS, *_BENCH_REQUIRED, *_BENCH_OPTIONAL, *_ROOMS_REQUIRED}
     kind = document.fields(["kind"], sorted(everything - {"kind"}))["kind"].choice(kinds)
     scenario = kinds[kind](document)
     if scenario.frames > MAX_FRAMES:
@@ -44,15 +171,11 @@ def load_scenario(path: Path) -> Scenario:
     return scenario
 
 
-_BENCH_REQUIRED = ("duration", "camera", "background", "light")
-_BENCH_OPTIONAL = ("view", "objects", "light_changes", "camera_moves")
-
-
 def _workbench(document: Entry) -> WorkbenchScenario:
-    fields = document.fields(["kind", *_BENCH_REQUIRED], [*FILMING, *_BENCH_OPTIONAL])
+    fields = document.fields(["kind", *_BENCH_REQUIRED], [*SETTINGS, *_BENCH_OPTIONAL])
     duration = fields["duration"].number(0.1, LONGEST)
     return WorkbenchScenario(
-        filming=_filming(fields, SAMPLES["workbench"]),
+        settings=_settings(fields, SAMPLES["workbench"]),
         duration=duration,
         camera=fields["camera"].choice(CAMERAS),
         background=fields["background"].choice(BACKGROUNDS),
@@ -64,30 +187,27 @@ def _workbench(document: Entry) -> WorkbenchScenario:
     )
 
 
-_ROOMS_REQUIRED = ("building", "lighting", "visits")
-
-
 def _rooms(document: Entry) -> RoomsScenario:
-    fields = document.fields(["kind", *_ROOMS_REQUIRED], FILMING)
-    filming = _filming(fields, SAMPLES["rooms"])
+    fields = document.fields(["kind", *_ROOMS_REQUIRED], SETTINGS)
+    settings = _settings(fields, SAMPLES["rooms"])
     visits = []
     for entry in fields["visits"].items(least=1):
         visit = entry.fields(["category", "seconds"], ["room"])
         category = visit["category"].choice(names.CATEGORIES)
         room = visit["room"].whole(0, 2**31 - 1) if "room" in visit else 0
-        frames = round(visit["seconds"].number(0.1, LONGEST) * filming.rate)
+        frames = round(visit["seconds"].number(0.1, LONGEST) * settings.rate)
         if frames < 2:
-            visit["seconds"].refuse(f"at {filming.rate:g} Hz a visit of 2 frames takes longer")
+            visit["seconds"].refuse(f"at {settings.rate:g} Hz a visit of 2 frames takes longer")
         visits.append(Visit(category, room, frames))
     return RoomsScenario(
-        filming,
+        settings,
         fields["building"].choice(names.BUILDINGS),
         fields["lighting"].choice(names.LIGHTINGS),
         tuple(visits),
     )
 
 
-def _filming(fields: Fields, samples: int) -> Filming:
+def _settings(fields: Fields, samples: int) -> RenderSettings:
     told: dict = {"samples": samples}
     if "rate" in fields:
         told["rate"] = fields["rate"].number(0.1, 120)
@@ -98,7 +218,7 @@ def _filming(fields: Fields, samples: int) -> Filming:
         told["seed"] = fields["seed"].whole(0, 2**31 - 1)
     if "samples" in fields:
         told["samples"] = fields["samples"].whole(1, 4096)
-    return Filming(**told)
+    return RenderSettings(**told)
 
 
 def _stays(fields: Fields, duration: float) -> tuple[Stay, ...]:
@@ -182,5 +302,5 @@ def _pose(entry: Entry, eye: Entry, target: Entry) -> CameraPose:
     if ez < 0.02:
         eye.refuse(f"the eye must be above the table, at z of 0.02 or more; found {ez:g}")
     if (ex - tx) ** 2 + (ey - ty) ** 2 < 1e-4:
-        entry.refuse("the camera looks straight down or up: move the eye beside the target")
+        entry.refuse("the camera points straight down or up: move the eye beside the target")
     return CameraPose((ex, ey, ez), (tx, ty, tz))

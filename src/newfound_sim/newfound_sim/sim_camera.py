@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A camera that is none: plays rendered scenarios, clips, images and videos, with their truth."""
+"""Simulated camera: plays rendered scenarios, clips, images and videos, with ground truth."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,27 +13,24 @@ from std_msgs.msg import Header
 from std_srvs.srv import SetBool, Trigger
 
 from newfound_msgs.msg import GroundTruth
-from newfound_runtime.container import run
 from newfound_runtime.managed_node import LoadError, ManagedNode, Output, Status
 from newfound_runtime.parameters import Parameter
 from newfound_sim import camera_messages as messages
+from newfound_sim.clip_cache import cached_clip, default_cache_folder
 from newfound_sim.errors import SimulationError
-from newfound_sim.film_ahead import default_cache, film_ahead
-from newfound_sim.metronome import Metronome
-from newfound_sim.player import Player, Shot
-from newfound_sim.shipped import find_source
-from newfound_sim.sources import FrameError, Source, open_source
+from newfound_sim.player import PlayedFrame, Player, RateTimer
+from newfound_sim.sources import FrameError, Source, find_source, open_source
 
 SCENARIOS = (".yaml", ".yml")
-PATIENCE = 10.0  # s that a frame under way may take when the node stops
-REPORT_EVERY = 5.0  # s between two reports of damaged frames
+STOP_TIMEOUT = 10.0  # s for the running frame to end when the node stops
+WARNING_INTERVAL = 5.0  # s between two warnings about damaged frames
 
 
 class SimCamera(ManagedNode):
-    """Publishes images, depth, camera_info and ground truth of a source at an even rate.
+    """Publishes images, depth, camera_info and ground truth of a source at a fixed rate.
 
     Topics are named as those of camera drivers and lie in the node's namespace. A frame's
-    messages share one stamp. Nothing is decoded or sent that nobody listens to.
+    messages share one stamp. An output without subscribers is neither decoded nor published.
     """
 
     NAME = "sim_camera"
@@ -48,39 +44,52 @@ class SimCamera(ManagedNode):
         Parameter(
             "rate",
             0.0,
-            "Frames per second; 0: as recorded (image folders: 10).",
+            "Frame rate (Hz); 0: as recorded (image folders: 10 Hz).",
             minimum=0.0,
             maximum=240.0,
             live=True,
         ),
-        Parameter("loop", True, "Begin anew at the end instead of stopping.", live=True),
-        Parameter("start_paused", False, "Wait for ~/pause or ~/restart to begin."),
-        Parameter("frame_id", "camera_optical_frame", "Of all headers.", live=True),
-        Parameter("publish_compressed", True, "Offer image_raw/compressed."),
-        Parameter("publish_depth", True, "Offer depth, if the source has it."),
+        Parameter("loop", True, "Start over at the end instead of stopping.", live=True),
+        Parameter(
+            "start_paused", False, "Wait for ~/pause (data: false) or ~/restart before playing."
+        ),
+        Parameter("frame_id", "camera_optical_frame", "frame_id of all headers.", live=True),
+        Parameter("publish_compressed", True, "Publish image_raw/compressed."),
+        Parameter("publish_depth", True, "Publish depth, if the source has it."),
         Parameter(
             "reliability",
             "reliable",
-            "Of images and camera_info; a reliable camera serves every subscriber.",
+            "QoS of images and camera_info; a reliable camera serves every subscriber.",
             choices=("reliable", "best_effort"),
         ),
         Parameter(
             "fov_degrees",
             60.0,
-            "Horizontal field of view told for images and videos; clips know theirs.",
+            "Horizontal field of view of image folders and videos (degrees); clips know theirs.",
             minimum=1.0,
             maximum=170.0,
         ),
         Parameter(
-            "memory_mb", 256, "For decoded pictures; what does not fit is decoded anew.", minimum=0
+            "memory_mb",
+            256,
+            "Memory for decoded images (MB); others are decoded each time.",
+            minimum=0,
         ),
-        Parameter("cache_dir", "", "Where filmed scenarios are kept; empty: the user's cache."),
-        Parameter("render_workers", 2, "Processes that film a scenario.", minimum=1, maximum=256),
+        Parameter(
+            "cache_dir", "", "Folder of rendered scenarios; empty: the user's cache folder."
+        ),
+        Parameter(
+            "render_workers",
+            2,
+            "Number of processes that render a scenario.",
+            minimum=1,
+            maximum=256,
+        ),
     )
 
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
         self._player: Player | None = None
-        self._metronome: Metronome | None = None
+        self._timer: RateTimer | None = None
         self._paused = False
         self._published = self._damaged = self._damaged_before = 0
         super().__init__(name, **node_arguments)
@@ -88,7 +97,7 @@ class SimCamera(ManagedNode):
         self.create_service(SetBool, "~/pause", self._pause)
 
     def outputs(self) -> Mapping[str, Output]:
-        """The topics of a camera driver, as far as they are asked for."""
+        """The topics of a camera driver, without those that parameters switch off."""
         reliable = self.param("reliability") == "reliable"
         profile = QoSProfile(
             depth=5,
@@ -110,7 +119,7 @@ class SimCamera(ManagedNode):
     # Lifecycle ---------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Open the source, film it first if it is a scenario, and look at its first frame."""
+        """Open the source, rendering it first if it is a scenario, and decode its first frame."""
         try:
             source = self._open(self.param("source"))
             player = Player(source, self.param("memory_mb") * 1_000_000)
@@ -121,35 +130,35 @@ class SimCamera(ManagedNode):
         self._published = self._damaged = self._damaged_before = 0
 
     def activated(self) -> None:
-        """Begin, or go on where deactivation stopped."""
-        if self._metronome is not None and not self._metronome.stopped(PATIENCE):
-            raise RuntimeError("the last frame before the deactivation is still under way")
-        self._metronome = Metronome(self._beat, self._rate(), name=f"{self.get_name()}-frames")
-        self._metronome.start()
+        """Start, or continue where deactivation stopped."""
+        if self._timer is not None and not self._timer.join(STOP_TIMEOUT):
+            raise RuntimeError("the last frame before the deactivation is still being published")
+        self._timer = RateTimer(self._publish_next, self._rate(), name=f"{self.get_name()}-frames")
+        self._timer.start()
 
     def deactivated(self) -> None:
-        """Stop after the frame under way."""
-        if self._metronome is not None:
-            self._metronome.stop()
+        """Stop after the running frame."""
+        if self._timer is not None:
+            self._timer.stop()
 
     def stop_threads(self) -> bool:
-        """Wait for the frame under way."""
-        return self._metronome is None or self._metronome.stopped(PATIENCE)
+        """Wait for the running frame."""
+        return self._timer is None or self._timer.join(STOP_TIMEOUT)
 
     def unload(self) -> None:
-        """Forget the source and its pictures."""
-        self._player = self._metronome = None
+        """Release the source and its decoded images."""
+        self._player = self._timer = None
 
     def parameters_changed(self, names: set[str]) -> None:
-        """A new rate counts from the next frame on."""
-        if self._metronome is not None:
-            self._metronome.rate = self._rate()
+        """Apply a new rate from the next frame on."""
+        if self._timer is not None:
+            self._timer.rate = self._rate()
 
     def health(self) -> Status:
-        """Where the film is, and whether its frames are whole."""
-        player, metronome = self._player, self._metronome
+        """Report the playback position and damaged frames."""
+        player, timer = self._player, self._timer
         assert player is not None, "an active node has a source"
-        assert metronome is not None, "an active node has a beat"
+        assert timer is not None, "an active node has a timer"
         damaged, self._damaged_before = self._damaged - self._damaged_before, self._damaged
         level, text = DiagnosticStatus.OK, "playing"
         if damaged:
@@ -166,7 +175,7 @@ class SimCamera(ManagedNode):
             "rate_hz": self._rate(),
             "published": self._published,
             "damaged": self._damaged,
-            "late": metronome.late,
+            "late": timer.late,
         }  # fmt: skip
 
     # Services ----------------------------------------------------------------------------
@@ -186,43 +195,43 @@ class SimCamera(ManagedNode):
 
     # Frames ------------------------------------------------------------------------------
 
-    def _beat(self) -> None:
-        """Metronome thread: one frame out."""
+    def _publish_next(self) -> None:
+        """Publish one frame, in the timer's thread."""
         player = self._player
         if player is None or self._paused or self.state() != State.PRIMARY_STATE_ACTIVE:
             return
-        shot = player.advance(self.param("loop"))
-        if shot is None:
+        frame = player.advance(self.param("loop"))
+        if frame is None:
             return
         try:
-            self._show(player, shot)
-            if self._listened_to("image_raw"):
-                player.prepare(depth=self._listened_to("depth"))
+            self._publish_frame(player, frame)
+            if self._subscribed("image_raw"):
+                player.prepare(depth=self._subscribed("depth"))
         except FrameError as error:
             self._damaged += 1
             self.get_logger().warning(
-                f"frame {shot.number} skipped: {error}", throttle_duration_sec=REPORT_EVERY
+                f"frame {frame.number} skipped: {error}", throttle_duration_sec=WARNING_INTERVAL
             )
         except Exception:
-            if self.context.ok():  # else the process is going down: publishing is over
-                self.log_traceback(f"frame {shot.number} could not be published")
+            if self.context.ok():  # else the process is shutting down and cannot publish
+                self.log_traceback(f"frame {frame.number} could not be published")
 
-    def _show(self, player: Player, shot: Shot) -> None:
-        """Publish what is listened to, all with one stamp."""
-        number = shot.number
+    def _publish_frame(self, player: Player, frame: PlayedFrame) -> None:
+        """Publish every output that has subscribers, all with one stamp."""
+        number = frame.number
         header = Header(stamp=self.get_clock().now().to_msg(), frame_id=self.param("frame_id"))
-        # Everything that can fail comes first: a frame is published whole or not at all.
+        # Everything that can fail comes first: all of a frame is published, or nothing.
         outgoing: list[tuple[str, Any]] = []
-        if self._listened_to("image_raw"):
+        if self._subscribed("image_raw"):
             outgoing.append(("image_raw", messages.image(header, player.picture(number), "rgb8")))
-        if self._listened_to("compressed"):
+        if self._subscribed("compressed"):
             outgoing.append(("compressed", messages.compressed(header, player.jpeg(number))))
-        if self._listened_to("depth") and (depth := player.depth(number)) is not None:
+        if self._subscribed("depth") and (depth := player.depth(number)) is not None:
             outgoing.append(("depth", messages.image(header, depth, "16UC1")))
-        if self._listened_to("camera_info"):
+        if self._subscribed("camera_info"):
             outgoing.append(("camera_info", self._camera_info(header, player, number)))
-        if self._listened_to("ground_truth"):
-            outgoing.append(("ground_truth", self._ground_truth(header, player.source, shot)))
+        if self._subscribed("ground_truth"):
+            outgoing.append(("ground_truth", self._ground_truth(header, player.source, frame)))
         for output, message in outgoing:
             self.publish(output, message)
         self._published += bool(outgoing)
@@ -234,17 +243,17 @@ class SimCamera(ManagedNode):
         k = k or messages.pinhole(width, height, self.param("fov_degrees"))
         return messages.camera_info(header, width, height, k)
 
-    def _ground_truth(self, header: Header, source: Source, shot: Shot) -> GroundTruth:
-        message = messages.ground_truth(header, source.truth(shot.number))
-        message.scenario_time = source.time(shot.number)
-        message.frame, message.loop, message.last = shot.number, shot.loop, shot.last
+    def _ground_truth(self, header: Header, source: Source, frame: PlayedFrame) -> GroundTruth:
+        message = messages.ground_truth(header, source.truth(frame.number))
+        message.scenario_time = source.time(frame.number)
+        message.frame, message.loop, message.last = frame.number, frame.loop, frame.last
         return message
 
-    def _listened_to(self, output: str) -> bool:
+    def _subscribed(self, output: str) -> bool:
         return output in self._outputs and self.wanted(output)
 
     def _rate(self) -> float:
-        assert self._player is not None, "a rate is asked for while there is a source"
+        assert self._player is not None, "the rate is read while there is a source"
         return self.param("rate") or self._player.source.rate
 
     def _open(self, name: str) -> Source:
@@ -253,16 +262,11 @@ class SimCamera(ManagedNode):
             return open_source(path)
         cache = Path(self.param("cache_dir")).expanduser() if self.param("cache_dir") else None
         report = self.get_logger().info
-        clip = film_ahead(
-            path, cache or default_cache(), self.param("render_workers"), report, self.context.ok
+        clip = cached_clip(
+            path,
+            cache or default_cache_folder(),
+            self.param("render_workers"),
+            report,
+            self.context.ok,
         )
         return open_source(clip)
-
-
-def main() -> int:
-    """Run the node."""
-    return run(SimCamera)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

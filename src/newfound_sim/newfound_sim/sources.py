@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a simulated camera can show: a clip, a folder of images, a video. Frames have numbers."""
+"""Sources of frames: clips, image folders and videos."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from ament_index_python.packages import PackageNotFoundError, get_package_share_directory
 from PIL import Image as PillowImage
 
-from newfound_sim.clip import FILE, Matrix, load_clip
+from newfound_sim.clip import FILE, Matrix, Truth, load_clip
 from newfound_sim.errors import SimulationError
-from newfound_sim.truth import Truth
 
 IMAGES = (".jpg", ".jpeg", ".png", ".bmp")
 FOLDER_RATE = 10.0  # Hz, for images without a rate of their own
@@ -26,7 +26,7 @@ class SourceError(SimulationError):
 
 
 class FrameError(SimulationError):
-    """One frame that cannot be shown; the others may be well."""
+    """One frame cannot be shown; others may be."""
 
 
 class Source(ABC):
@@ -63,7 +63,7 @@ class Source(ABC):
         raise FrameError(f"frame {number} has no depth")
 
     def truth(self, number: int) -> Truth | None:
-        """What the picture truly shows, if that is known."""
+        """Ground truth of the frame, if known."""
         return None
 
     def time(self, number: int) -> float:
@@ -87,7 +87,7 @@ class ClipSource(Source):
         return self._clip.frames[number].image
 
     def rgb(self, number: int) -> np.ndarray:
-        """The picture, of the size that the clip promises."""
+        """The picture; FrameError if its size is not the clip's."""
         path = self._folder / self.picture_name(number)
         return self._of_right_size(decode(_read(path), path), path)
 
@@ -109,7 +109,7 @@ class ClipSource(Source):
         return self._of_right_size(found, path)
 
     def truth(self, number: int) -> Truth:
-        """The truth of the frame."""
+        """Ground truth of the frame."""
         return self._clip.truths[self._clip.frames[number].truth]
 
     def time(self, number: int) -> float:
@@ -149,7 +149,7 @@ class FolderSource(Source):
 
 
 class VideoSource(Source):
-    """A video file. It is read forward; going back begins anew."""
+    """A video file, read sequentially; a step back reopens it."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._next = path, 0
@@ -165,7 +165,7 @@ class VideoSource(Source):
         return self._length
 
     def rgb(self, number: int) -> np.ndarray:
-        """The frame; if the video ends before it, it is known to be so long from then on."""
+        """The frame; if the video ends before it, its length is corrected."""
         if number < self._next:
             self._video, self._next = self._open(), 0
         while self._next <= number:
@@ -202,7 +202,7 @@ def decode(content: bytes, path: Path) -> np.ndarray:
         if max(image.size) > MAX_SIDE:
             raise FrameError(f"{path}: {image.size[0]}x{image.size[1]} is larger than {MAX_SIDE}")
         return np.asarray(image.convert("RGB"))
-    # Pillow's plug-ins raise whatever the damage leads to; all of it means the same here.
+    # Pillow's plug-ins raise any exception on damaged files; all mean the same here.
     except (OSError, ValueError, SyntaxError, KeyError, IndexError, TypeError, EOFError,
             MemoryError, OverflowError, PillowImage.DecompressionBombError) as error:  # fmt: skip
         raise FrameError(f"{path} is not an image that can be decoded: {error}") from error
@@ -213,3 +213,20 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise FrameError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def find_source(name: str) -> Path:
+    """Resolve a path, or the name of a clip that is installed with the package."""
+    if not name:
+        raise SourceError("no source is given: name a clip, scenario file, image folder or video")
+    path = Path(name).expanduser()
+    if path.exists() or "/" in name:
+        return path
+    try:
+        clips = Path(get_package_share_directory("newfound_sim")) / "clips"
+    except PackageNotFoundError:
+        raise SourceError(f"{name} does not exist, and newfound_sim is not installed") from None
+    if not (clips / name).is_dir():
+        known = ", ".join(sorted(p.name for p in clips.glob("*"))) or "none"
+        raise SourceError(f"{name} is no file or folder here, nor a shipped clip ({known})")
+    return clips / name

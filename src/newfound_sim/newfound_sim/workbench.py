@@ -1,23 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A workbench with objects on it, in the twelve domains of the thesis or any light between."""
+"""A workbench with objects, in the twelve domains of the thesis or any light in between."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
 
-from newfound_sim.backgrounds import BACKGROUNDS, table
 from newfound_sim.camera import CAMERAS, CameraModel, develop
 from newfound_sim.errors import ScenarioError
-from newfound_sim.illumination import LIGHTINGS, Lighting, named
-from newfound_sim.lights import Point
+from newfound_sim.lights import LIGHTINGS, Lighting, Point, named
+from newfound_sim.materials import Material, Texture, speckle, wood
+from newfound_sim.meshes import block, moved
 from newfound_sim.objects import build
+from newfound_sim.objects.palette import near
 from newfound_sim.rendering import Frame, Part, Scene, View
 
+BACKGROUNDS = ("white", "brown")
+TABLE = (1.8, 1.4)  # metres
+_TOP = moved(block((*TABLE, 0.04), 0.004), z=-0.02)
+_FLOOR = moved(block((8, 8, 0.02)), z=-0.78)
+_WALL = moved(block((8, 0.02, 4)), y=2.2, z=1.0)
 DEFAULT_SAMPLES = 12  # with the denoiser, the fewest that look like a camera's noise
 BOUNCES = 3
+
+
+@lru_cache(maxsize=32)
+def table(background: str, seed: int = 0) -> tuple[Part, ...]:
+    """The table top at z = 0, white laminate or brown wood, with a floor and a wall behind.
+
+    Both are matt: a sheen on the table costs a third of the rendering time and is hardly seen.
+    """
+    if background not in BACKGROUNDS:
+        raise ScenarioError(
+            f"unknown background '{background}'; the backgrounds are: {', '.join(BACKGROUNDS)}"
+        )
+    rng = np.random.default_rng([seed, BACKGROUNDS.index(background)])
+    top = _laminate(rng) if background == "white" else _wood(rng)
+    return (
+        Part(_TOP, top),
+        Part(_FLOOR, Material("diffuse", near(rng, (0.42, 0.4, 0.38)))),
+        Part(_WALL, Material("diffuse", near(rng, (0.72, 0.71, 0.68)))),
+    )
+
+
+def _laminate(rng: np.random.Generator) -> Material:
+    picture = speckle(rng, near(rng, (0.9, 0.9, 0.88), 0.03), 0.03, 256)
+    return Material("diffuse", texture=Texture(picture, 0.6))
+
+
+def _wood(rng: np.random.Generator) -> Material:
+    light = near(rng, (0.58, 0.39, 0.23), 0.05)
+    dark = near(rng, (0.38, 0.23, 0.12), 0.04)
+    rings = float(rng.integers(14, 24))
+    return Material("diffuse", texture=Texture(wood(rng, light, dark, 512, rings), 0.7))
 
 
 @dataclass(frozen=True)
@@ -30,7 +67,7 @@ class Domain:
 
     @property
     def name(self) -> str:
-        """As folders are called: artificial_kinect_white."""
+        """Name of the domain, as artificial_kinect_white."""
         return f"{self.illumination}_{self.camera}_{self.background}"
 
     def changes(self, other: "Domain") -> int:
@@ -52,7 +89,7 @@ DOMAINS: dict[str, Domain] = {
 
 @dataclass(frozen=True)
 class PlacedObject:
-    """An object on the table: which instance, where its weight rests, how it is turned."""
+    """An object on the table: its instance, position and yaw."""
 
     label: str
     seed: int
@@ -74,7 +111,7 @@ class PlacedObject:
 
 @dataclass(frozen=True)
 class CameraPose:
-    """Where the camera is and what it looks at; the table's top centre is the origin."""
+    """Camera position and target; the centre of the table top is the origin."""
 
     eye: Point = (0.0, -0.45, 0.5)
     target: Point = (0.0, 0.03, 0.0)
@@ -112,7 +149,7 @@ def render_bench(
     samples: int = DEFAULT_SAMPLES,
     seed: int = 0,
 ) -> Frame:
-    """One picture of a bench as a camera delivers it: uint8 sRGB with depth, masks and labels."""
+    """Render a bench as a camera image: uint8 sRGB with depth, masks and labels."""
     model = camera_model(camera) if isinstance(camera, str) else camera
     view = (pose or CameraPose()).view(model, width, height)
     linear = bench.scene.render(view, samples=samples, seed=seed, bounces=BOUNCES)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from newfound_runtime.testing import ros as ros  # a fixture
-from newfound_sim.clip import Clip, ClipFrame
-from newfound_sim.truth import SeenObject, Truth
+from newfound_sim.clip import Clip, ClipFrame, SeenObject, Truth
 
 TINY = """\
 kind: workbench
@@ -38,14 +37,14 @@ def tiny_scenario(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def filmed(tmp_path_factory):
+def rendered_clip(tmp_path_factory):
     """The same scenario as a file and, really rendered, as a clip; not to be changed."""
-    from newfound_sim.film import FilmOptions, film
+    from newfound_sim.clip_rendering import ClipOptions, render_clip
     from newfound_sim.scenario_file import load_scenario
 
-    folder = tmp_path_factory.mktemp("filmed")
+    folder = tmp_path_factory.mktemp("rendered_clip")
     (folder / "tiny.yaml").write_text(TINY)
-    film(load_scenario(folder / "tiny.yaml"), folder / "clip", FilmOptions(), workers=1)
+    render_clip(load_scenario(folder / "tiny.yaml"), folder / "clip", ClipOptions(), workers=1)
     return folder / "tiny.yaml", folder / "clip"
 
 

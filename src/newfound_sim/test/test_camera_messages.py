@@ -7,9 +7,9 @@ from std_msgs.msg import Header
 
 from newfound_runtime import images
 from newfound_sim import camera_messages as messages
+from newfound_sim.clip import SeenObject, Truth
 from newfound_sim.player import Pixels
 from newfound_sim.rendering import View
-from newfound_sim.truth import SeenObject, Truth
 
 HEADER = Header(frame_id="camera")
 

@@ -10,9 +10,27 @@ import numpy as np
 import pytest
 
 from newfound_sim.__main__ import main
-from newfound_sim.coco import from_run_lengths
-from newfound_sim.generate import crop
-from newfound_sim.production import PARTIAL
+from newfound_sim.annotations import from_run_lengths
+from newfound_sim.errors import DatasetError
+from newfound_sim.generate import CropRequest, DetectionRequest, crop, find_classes, record_request
+
+ONE = {"domains": ("cloudy_webcam_white",), "classes": ("mug",), "images": 1}
+
+
+def test_groups_of_classes_have_names():
+    assert len(find_classes(["tools"])) == 9
+    assert set(find_classes(["tools"])) < set(find_classes(["all"]))
+    assert find_classes(["mug", "key"]) == ["mug", "key"]
+
+
+def test_a_folder_can_grow_but_not_change_its_kind(tmp_path):
+    record_request(tmp_path, CropRequest(**ONE))
+    record_request(tmp_path, CropRequest(**{**ONE, "images": 9, "classes": ("mug", "key")}))
+    with pytest.raises(DatasetError, match="size is 128, asked for 64"):
+        record_request(tmp_path, CropRequest(**ONE, size=64))
+    with pytest.raises(DatasetError, match="DetectionRequest"):
+        record_request(tmp_path, DetectionRequest(**ONE))
+
 
 TINY = ["--size", "24", "--samples", "1", "--workers", "1"]
 TWO = ["--domains", "artificial_kinect_white", "directed_webcam_brown", "--classes", "mug", "key"]
@@ -36,11 +54,11 @@ def test_a_second_run_adds_only_what_is_missing(tmp_path, capsys):
     lost = out / "directed_webcam_brown" / "mug" / "00000.jpg"
     before = lost.read_bytes()
     lost.unlink()
-    (lost.parent / f"00000.jpg.123{PARTIAL}").write_bytes(b"half")
+    (lost.parent / ".00000.jpg.part123").write_bytes(b"half")
     main([*command, "--images", "1"])
     assert "1 images" in capsys.readouterr().out.splitlines()[-1]
     assert lost.read_bytes() == before  # same seed, same file
-    assert not list(out.rglob(f"*{PARTIAL}"))
+    assert not list(out.rglob(".*"))
 
 
 def test_a_folder_made_for_another_request_is_refused(tmp_path, capsys):
@@ -101,18 +119,20 @@ def test_a_detection_set_is_coco_with_true_boxes_and_depth(tmp_path):
 @pytest.mark.slow
 def test_a_killed_run_leaves_only_whole_files_no_workers_and_is_completed(tmp_path):
     out = tmp_path / "crops"
-    flags = ["--images", "6", "--size", "48", "--samples", "2", "--workers", "2", *TWO]
-    command = [sys.executable, "-m", "newfound_sim", "generate", "workbench", "--out", str(out)]
-    run = subprocess.Popen([*command, *flags], start_new_session=True)
-    wait_until(lambda: len(list(out.rglob("*.jpg"))) >= 3)
+    flags = ["--images", "4", "--size", "48", "--samples", "2", *TWO]
+    command = ["generate", "workbench", "--out", str(out), *flags]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "newfound_sim", *command, "--workers", "2"], start_new_session=True
+    )
+    wait_until(lambda: len(list(out.glob("*/*/*.jpg"))) >= 2)
     run.kill()
     run.wait()
     wait_until(lambda: not group_lives(run.pid))
     survivors = list(out.glob("*/*/*.jpg"))
     assert all(cv2.imread(str(path)) is not None for path in survivors)
-    subprocess.run([*command, *flags], check=True)
-    assert len(list(out.glob("*/*/*.jpg"))) == 24
-    assert not list(out.rglob(f"*{PARTIAL}"))
+    assert main([*command, "--workers", "1"]) == 0
+    assert len(list(out.glob("*/*/*.jpg"))) == 16
+    assert not list(out.rglob(".*"))
 
 
 def wait_until(condition, seconds=200):

@@ -4,7 +4,7 @@ import pytest
 import trimesh
 
 from newfound_sim.lights import Dome
-from newfound_sim.materials import Material, Texture, linear
+from newfound_sim.materials import Material, Texture, linear, smooth_noise, speckle, stripes, wood
 from newfound_sim.rendering import Part, View, render
 
 FROM_ABOVE = View((0, 0, 1), (0, 0, 0), 16, 16, fov_degrees=20, up=(0, 1, 0))
@@ -50,3 +50,27 @@ def test_glass_lets_most_light_through():
     without = render([behind], [Dome((1, 1, 1))], FROM_ABOVE, samples=64)
     assert (with_pane.instances == 1).all()  # the mask is of the glass
     assert with_pane.rgb.mean() == pytest.approx(without.rgb.mean(), rel=0.25)
+
+
+def test_wood_varies_more_across_the_grain_than_along_it():
+    picture = wood(np.random.default_rng(0), (0.9, 0.7, 0.5), (0.4, 0.2, 0.1)).astype(float)
+    along = np.abs(np.diff(picture, axis=1)).mean()
+    across = np.abs(np.diff(picture, axis=0)).mean()
+    assert across > 2 * along
+
+
+def test_noise_repeats_without_a_seam():
+    noise = smooth_noise(np.random.default_rng(1), 64, 64, (4, 4))
+    inside = np.abs(np.diff(noise, axis=0)).max()
+    assert np.abs(noise[0] - noise[-1]).max() <= 1.5 * inside
+
+
+def test_speckle_stays_near_its_colour():
+    picture = speckle(np.random.default_rng(2), (0.8, 0.5, 0.2), 0.05) / 255
+    np.testing.assert_allclose(picture.mean(axis=(0, 1)), (0.8, 0.5, 0.2), atol=0.02)
+
+
+def test_stripes_are_equal():
+    picture = stripes([(0, 0, 0), (1, 1, 1)], 10)
+    assert (picture[:5] == 0).all()
+    assert (picture[5:] == 255).all()

@@ -1,9 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
+import threading
+
 import numpy as np
 import pytest
 
-from newfound_sim.player import Pixels, Player
+from newfound_sim.player import Pixels, Player, RateTimer, next_tick
 from newfound_sim.sources import FrameError, Source
+
+
+def test_the_time_that_ticks_take_does_not_add_up():
+    due = 100.0
+    for _ in range(300):
+        due, late = next_tick(due, now=due + 0.007, period=0.1)
+        assert not late
+    assert due == pytest.approx(130.0)
+
+
+def test_a_short_delay_is_made_up_for_and_a_long_one_is_not():
+    assert next_tick(10.0, now=10.15, period=0.1) == (pytest.approx(10.1), False)
+    assert next_tick(10.0, now=13.0, period=0.1) == (13.0, True)
+
+
+def test_it_ticks_until_it_is_stopped():
+    ticks, enough = [], threading.Event()
+
+    def tick() -> None:
+        ticks.append(1)
+        if len(ticks) == 5:
+            enough.set()
+
+    timer = RateTimer(tick, rate=200.0)
+    timer.start()
+    assert enough.wait(10)
+    assert timer.join(10)
+    count = len(ticks)
+    assert not threading.Event().wait(0.05)
+    assert len(ticks) == count
+
+
+def test_a_beat_that_does_not_return_is_reported():
+    release = threading.Event()
+    timer = RateTimer(lambda: bool(release.wait(30)), rate=100.0)
+    timer.start()
+    assert not timer.join(0.05)
+    release.set()
+    assert timer.join(10)
 
 
 class Counting(Source):

@@ -3,9 +3,9 @@ import pytest
 
 from newfound_sim.scenario import (
     CameraMove,
-    Filming,
     Light,
     LightChange,
+    RenderSettings,
     RoomsScenario,
     Stay,
     Visit,
@@ -15,7 +15,7 @@ from newfound_sim.workbench import CameraPose, PlacedObject
 
 HERE, THERE = CameraPose((0, -1, 1), (0, 0, 0)), CameraPose((1, -1, 1), (0, 2, 0))
 BENCH = WorkbenchScenario(
-    Filming(rate=10),
+    RenderSettings(rate=10),
     duration=10,
     camera="kinect",
     background="white",
@@ -48,10 +48,10 @@ def test_light_drifts_or_changes_at_once(time, light):
     assert BENCH.light_at(time) == light
 
 
-def test_the_weights_of_the_exposures_are_those_of_the_lights():
-    exposures = BENCH.exposures_at(4.5)
-    assert {e.light: w for e, w in exposures.items()} == {"artificial": 0.75, "directed": 0.25}
-    assert {e.light: w for e, w in BENCH.exposures_at(7).items()} == {"directed": 1.0}
+def test_the_weights_of_the_keyframes_are_those_of_the_lights():
+    keyframes = BENCH.keyframes_at(4.5)
+    assert {e.light: w for e, w in keyframes.items()} == {"artificial": 0.75, "directed": 0.25}
+    assert {e.light: w for e, w in BENCH.keyframes_at(7).items()} == {"directed": 1.0}
 
 
 def test_the_camera_glides_and_is_half_way_at_half_time():
@@ -72,9 +72,9 @@ def test_the_truth_names_the_nearer_domain_and_the_way_of_the_light():
 
 def test_a_walk_visits_its_rooms_one_after_the_other():
     visits = (Visit("kitchen", 0, 8), Visit("office", 3, 4))
-    walk = RoomsScenario(Filming(rate=4), "loft", "sunny", visits)
+    walk = RoomsScenario(RenderSettings(rate=4), "loft", "sunny", visits)
     assert walk.frames == 12
     places = [walk.truth_at(n / 4).place for n in range(12)]
     assert places == ["kitchen"] * 8 + ["office"] * 4
     assert walk.truth_at(0).domain == "loft_sunny"
-    assert len({exposure for n in range(12) for exposure in walk.exposures_at(n / 4)}) == 12
+    assert len({exposure for n in range(12) for exposure in walk.keyframes_at(n / 4)}) == 12

@@ -96,7 +96,7 @@ def test_a_paused_camera_sends_nothing_and_goes_on_where_it_was(ros, make_clip):
     camera = ros.started(SimCamera, source=str(make_clip()), rate=100.0)
     eventually(lambda: len(received) > 3)
     assert ros.call(SetBool, "/sim_camera/pause", SetBool.Request(data=True)).success
-    camera._metronome.stopped(10)
+    camera._timer.join(10)
     camera.activated()
     eventually(lambda: received[-1].frame == (camera._player.position - 1) % 6)
     count, position = len(received), camera._player.position
@@ -107,7 +107,7 @@ def test_a_paused_camera_sends_nothing_and_goes_on_where_it_was(ros, make_clip):
     assert received[count].frame == position % 6
 
 
-def test_nothing_is_decoded_for_nobody(ros, make_clip, monkeypatch):
+def test_nothing_is_decoded_without_subscribers(ros, make_clip, monkeypatch):
     camera = ros.started(SimCamera, source=str(make_clip()), rate=100.0)
     decoded: list[int] = []
     picture = camera._player.picture
@@ -183,9 +183,9 @@ def test_it_can_go_round_its_lifecycle_many_times(ros, make_clip):
 def test_the_rate_can_change_while_it_plays(ros, make_clip):
     received = ros.collect(GroundTruth, "/ground_truth")
     camera = ros.started(SimCamera, source=str(make_clip()))
-    assert camera._metronome.rate == 30.0, "as recorded"
+    assert camera._timer.rate == 30.0, "as recorded"
     assert ros.set("/sim_camera", rate=120.0).successful
-    assert camera._metronome.rate == 120.0
+    assert camera._timer.rate == 120.0
     assert not ros.set("/sim_camera", rate=-1.0).successful
     eventually(lambda: len(received) > 5)
 
@@ -219,11 +219,11 @@ def test_a_clip_without_depth_sends_none(ros, make_clip):
 
 
 @pytest.mark.slow
-def test_a_scenario_is_filmed_and_played(ros, tiny_scenario, tmp_path):
+def test_a_scenario_is_rendered_and_played(ros, tiny_scenario, tmp_path):
     received = ros.collect(GroundTruth, "/ground_truth")
     cache = str(tmp_path / "cache")
     node = ros.add(SimCamera, source=str(tiny_scenario), cache_dir=cache, render_workers=1)
-    eventually(lambda: node.state() == ACTIVE, patience=200)
+    eventually(lambda: node.state() == ACTIVE, timeout=200)
     eventually(lambda: len({t.frame for t in received}) == 10)
     assert {o.label for t in received for o in t.objects} == {"mug", "apple"}
 

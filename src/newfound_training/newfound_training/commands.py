@@ -5,36 +5,36 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from newfound_core.learning.learn import main as learn_main
 from newfound_training.running.command import Command, execute
 
 # Imported only when asked for, so that `--help` of one does not pay for all.
 COMMANDS = {
-    "train-source": "newfound_training.source.command",
+    "train-source": "newfound_training.source",
     "evaluate-online": "newfound_training.online.command",
-    "export": "newfound_training.export.command",
-    "train-places": "newfound_training.places.command",
-    "evaluate-places": "newfound_training.places.evaluation",
+    "export": "newfound_training.export",
+    "train-places": "newfound_training.places.train",
+    "evaluate-places": "newfound_training.places.evaluate",
     "train-openworld": "newfound_training.openworld.train",
     "evaluate-openworld": "newfound_training.openworld.evaluate",
-    "learn": "newfound_training.openworld.learn",
-    "train-detector": "newfound_training.detector.command",
+    "train-detector": "newfound_training.detector.train",
     "cut-crops": "newfound_training.detector.cut_crops",
     "evaluate-detector": "newfound_training.detector.evaluate",
 }
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the command that the first argument names; the exit code of the process."""
+    """Run the command that the first argument names; return the exit code of the process."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_overview())
         return 0 if arguments else 2
     name = arguments[0].replace("_", "-")
+    if name == "learn":  # of newfound_core: a robot learns without this package
+        return learn_main(arguments[1:])
     if name not in COMMANDS:
         print(f"there is no command {arguments[0]!r}.\n{_overview()}", file=sys.stderr)
         return 2
-    # A command that does not turn --data into --out has a `main` of its own.
-    own_main = getattr(import_module(COMMANDS[name]), "main", None)
-    return own_main(arguments[1:]) if own_main else execute(find(name), arguments[1:])
+    return execute(find(name), arguments[1:])
 
 
 def find(name: str) -> Command:
@@ -79,7 +79,7 @@ def evaluate_openworld() -> int:
 
 def learn() -> int:
     """Entry point of the executable `learn`."""
-    return main(["learn", *sys.argv[1:]])
+    return learn_main(sys.argv[1:])
 
 
 def train_detector() -> int:

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small image trees, and commands run as a user runs them."""
 
+import logging
 import multiprocessing
 import os
 import pickle
 import re
 import signal
-import subprocess
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -21,9 +23,9 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import distributed
 
-from newfound_training.commands import find
-from newfound_training.running.distributed import Team
-from newfound_training.running.run import COMMON_RESULT_KEYS
+from newfound_training.commands import find, main
+from newfound_training.running.command import COMMON_RESULT_KEYS
+from newfound_training.running.distributed import DistributedGroup
 
 COLOURS = {"blue": (30, 60, 200), "green": (40, 180, 60), "red": (200, 40, 40)}
 
@@ -50,6 +52,17 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 @pytest.fixture(scope="session")
+def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("session_cache")
+
+
+@pytest.fixture
+def shared_cache(own_cache, session_cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real data sets are decoded once for all tests that ask for this."""
+    monkeypatch.setenv("NEWFOUND_CACHE", str(session_cache))
+
+
+@pytest.fixture(scope="session")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two domains, three classes, eight images each; the second domain is dark."""
     root = tmp_path_factory.mktemp("tree")
@@ -61,39 +74,79 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="session")
-def command() -> Callable[..., list[str]]:
-    """The command line of a training command."""
+class Finished(NamedTuple):
+    """How the processes of a command ended."""
 
-    def line(*arguments: object, processes: int = 1) -> list[str]:
-        start = [sys.executable]
-        if processes > 1:
-            start += [
-                "-m",
-                "torch.distributed.run",
-                "--standalone",
-                f"--nproc-per-node={processes}",
-            ]
-        return [*start, "-m", "newfound_training", *map(str, arguments)]
-
-    return line
+    returncode: int
+    stderr: str
 
 
-@pytest.fixture(scope="session")
-def run_command(command: Callable[..., list[str]]) -> Callable[..., subprocess.CompletedProcess]:
-    """Runs a training command in a process of its own, with one thread."""
+def _run_in_child(arguments: list[str], environment: dict[str, str], log: Path) -> None:
+    """Run a command as a new process would: one thread, its own log, nothing of pytest."""
+    os.environ |= environment | {"OMP_NUM_THREADS": "1"}
+    torch.set_num_threads(1)  # OpenMP's threads do not survive a fork, nor do OpenCV's
+    cv2.setNumThreads(0)
+    with log.open("a") as file:
+        os.dup2(file.fileno(), 2)
+    sys.stderr = os.fdopen(2, "w", buffering=1)
+    logging.getLogger().handlers.clear()
+    sys.exit(main(arguments))
 
-    def run(*arguments: object, processes: int = 1) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            command(*arguments, processes=processes),
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
-        )
+
+@pytest.fixture
+def start_command(tmp_path_factory) -> Callable[..., tuple[list, Path]]:
+    """Start a command in forked processes, with the environment that torchrun would give them.
+
+    A fork has torch imported already, which costs a fresh interpreter ten seconds on two cores.
+    """
+
+    def start(*arguments: object, processes: int = 1) -> tuple[list, Path]:
+        log = tmp_path_factory.mktemp("command") / "stderr"
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        started = []
+        for rank in range(processes):
+            own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes)}
+            environment = shared | own if processes > 1 else {}
+            process = multiprocessing.get_context("fork").Process(
+                target=_run_in_child, args=([*map(str, arguments)], environment, log)
+            )
+            process.start()
+            started.append(process)
+        return started, log
+
+    return start
+
+
+@pytest.fixture
+def run_command(start_command) -> Callable[..., Finished]:
+    """Run a command in processes of its own and wait for them."""
+
+    def run(*arguments: object, processes: int = 1) -> Finished:
+        started, log = start_command(*arguments, processes=processes)
+        for process in started:
+            process.join(280)
+        codes = [process.exitcode for process in started]
+        return Finished(next((c for c in codes if c != 0), 0) or 0, log.read_text())
 
     return run
+
+
+@pytest.fixture
+def kill_command(start_command) -> Callable[..., None]:
+    """Start a command and kill it with SIGKILL as soon as a file is there."""
+
+    def kill(path: Path, *arguments: object) -> None:
+        (process,), log = start_command(*arguments)
+        while not path.exists() and process.is_alive():
+            time.sleep(0.002)
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL, log.read_text()
+        assert path.exists()
+
+    return kill
 
 
 @pytest.fixture
@@ -115,13 +168,13 @@ def undocumented() -> Callable[..., set[str]]:
 
 
 @pytest.fixture
-def in_two_processes(tmp_path_factory) -> Callable[[Callable[[Team], Any]], list[Any]]:
-    """Calls a function in each of two processes that work together; what they returned.
+def in_two_processes(tmp_path_factory) -> Callable[[Callable[[DistributedGroup], Any]], list[Any]]:
+    """Calls a function in each of two processes of a group; what they returned.
 
     None of a process that ended otherwise. Arrays come back, tensors do not.
     """
 
-    def member(rank: int, folder: Path, work: Callable[[Team], Any]) -> None:
+    def member(rank: int, folder: Path, work: Callable[[DistributedGroup], Any]) -> None:
         torch.set_num_threads(1)  # OpenMP's threads do not survive a fork
         distributed.init_process_group(
             "gloo",
@@ -130,12 +183,12 @@ def in_two_processes(tmp_path_factory) -> Callable[[Callable[[Team], Any]], list
             world_size=2,
             timeout=timedelta(seconds=250),
         )
-        (folder / f"{rank}.pickle").write_bytes(pickle.dumps(work(Team(rank, 2))))
+        (folder / f"{rank}.pickle").write_bytes(pickle.dumps(work(DistributedGroup(rank, 2))))
         distributed.barrier()
         distributed.destroy_process_group()
 
-    def run(work: Callable[[Team], Any]) -> list[Any]:
-        folder = tmp_path_factory.mktemp("team")
+    def run(work: Callable[[DistributedGroup], Any]) -> list[Any]:
+        folder = tmp_path_factory.mktemp("group")
         start = multiprocessing.get_context("fork").Process
         members = [start(target=member, args=(rank, folder, work)) for rank in range(2)]
         for process in members:
@@ -149,24 +202,15 @@ def in_two_processes(tmp_path_factory) -> Callable[[Callable[[Team], Any]], list
 
 
 @pytest.fixture
-def same_weights_after_a_kill(tmp_path, command):
-    """Runs a training to its end, and once killed and resumed; the weights must be the same."""
+def same_weights_after_a_kill(tmp_path, run_command, kill_command):
+    """Run a training to its end, and once killed and resumed; the weights must be the same."""
 
     def compare(*arguments):
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
         whole, cut = tmp_path / "whole", tmp_path / "cut"
-        subprocess.run(command(*arguments, whole), env=environment, check=True, timeout=280)
-
-        killed = subprocess.Popen(command(*arguments, cut), env=environment)
-        deadline = time.monotonic() + 200
-        while not (cut / "state.safetensors").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        killed.send_signal(signal.SIGKILL)
-        assert killed.wait() == -signal.SIGKILL
+        assert run_command(*arguments, whole).returncode == 0
+        kill_command(cut / "state.safetensors", *arguments, cut)
         assert not (cut / "result.json").exists()
-        subprocess.run(
-            command(*arguments, cut, "--resume"), env=environment, check=True, timeout=280
-        )
+        assert run_command(*arguments, cut, "--resume").returncode == 0
         one, other = (load_file(f / "checkpoint" / "model.safetensors") for f in (whole, cut))
         assert one.keys() == other.keys()
         for name, tensor in one.items():

@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 import torch
 
+from newfound_core.frozen_features import split_frozen
 from newfound_core.open_world.heads import HEADS, build_head
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_training.commands import find
-from newfound_training.detector.task import build_network as build_region_network
-from newfound_training.openworld.material import build_network, cut
-from newfound_training.openworld.protocol import make_protocol
-from newfound_training.openworld.settings import make_setting, parse_values
+from newfound_training.detector.train import build_network as build_region_network
+from newfound_training.openworld.dataset import build_network, make_protocol
+from newfound_training.openworld.options import make_setting, parse_values
 from newfound_training.places.models import build_place_model
 from newfound_training.running.options import make_options, preset_names, read_preset
-from newfound_training.source.task import build_classifier
+from newfound_training.source import build_classifier
 
 PRESETS = [
     (command, preset)
@@ -43,7 +43,7 @@ def setting_of(options):
 
 def open_world_model(options):
     backbone = build_network(replace(options, weights="random", frozen_stages=0), 0)
-    trunk, rest = cut(backbone, options.frozen_stages)
+    trunk, rest = split_frozen(backbone, options.frozen_stages)
     trunk.requires_grad_(False)
     setting = setting_of(options)
     setting.step_config(1, seed=0)

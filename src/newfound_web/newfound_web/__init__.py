@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the web, or a local library, what a thing is called and what it looks like.
+"""Label and image providers, on the web and local, behind the lifecycle node `web_query`.
 
-All modules but `web_query`, the node, know nothing of ROS; only `vision` needs torch.
+Only `async_services`, `parameters` and `web_query` import ROS; only `vision` imports torch.
 """

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections to public addresses only, so that no link leads into the robot's own network.
+"""Connect to public addresses only (SSRF protection): no link leads into the robot's network.
 
-The check sits where the connection is made: the address that was looked up and judged is the
-one connected to, so a name server that answers differently the second time gains nothing, and
-every redirect passes here too.
+The check is part of opening the connection: the address that was resolved and checked is the one
+connected to, so DNS rebinding gains nothing, and every redirect is checked too.
 """
 
 import asyncio
@@ -17,14 +16,14 @@ from newfound_web.errors import RefusedError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-PATIENCE = 4.0  # s to connect, then the next address of the host is tried
+CONNECT_TIMEOUT = 4.0  # s, then the next address of the host is tried
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 # Public by number, but the metadata service of every Azure machine.
 _AZURE_METADATA = ipaddress.ip_address("168.63.129.16")
 
 
 def is_public(text: str) -> bool:
-    """Whether this IP address is one of the open internet's."""
+    """Whether this IP address belongs to the public internet."""
     address = ipaddress.ip_address(text.partition("%")[0])
     return all(_is_public(each) for each in (address, *_embedded(address)))
 
@@ -34,7 +33,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _embedded(address: Address) -> Iterable[Address]:
-    """IPv4 addresses that an IPv6 address leads to."""
+    """IPv4 addresses that an IPv6 address embeds."""
     if isinstance(address, ipaddress.IPv4Address):
         return
     if address.ipv4_mapped is not None:
@@ -46,10 +45,10 @@ def _embedded(address: Address) -> Iterable[Address]:
 
 
 class PublicNetwork(httpcore2.AsyncNetworkBackend):
-    """Looks a host up, refuses it unless all its addresses are public, connects to one of them.
+    """Resolves a host, refuses it unless all its addresses are public, connects to one of them.
 
-    `exceptions` are hosts that may be private, as "host" or "host:port": a mirror in the house,
-    or the server of a test.
+    `exceptions` are hosts that may be private, as "host" or "host:port": a local mirror, or the
+    server of a test.
     """
 
     def __init__(self, exceptions: Iterable[str] = ()) -> None:
@@ -64,18 +63,20 @@ class PublicNetwork(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        addresses = await self._look_up(host, port)
+        addresses = await self._resolve(host, port)
         if not self._exceptions & {host, f"{host}:{port}"}:
             for address in addresses:
                 if not is_public(address):
-                    raise RefusedError(f"{host} leads to {address}, which is not a public address")
+                    raise RefusedError(
+                        f"{host} resolves to {address}, which is not a public address"
+                    )
         failure: Exception = httpcore2.ConnectError(f"{host} has no address")
         for address in addresses:
             try:
                 return await self._network.connect_tcp(
                     address,
                     port,
-                    min(timeout or PATIENCE, PATIENCE),
+                    min(timeout or CONNECT_TIMEOUT, CONNECT_TIMEOUT),
                     local_address,
                     socket_options,
                 )
@@ -83,7 +84,7 @@ class PublicNetwork(httpcore2.AsyncNetworkBackend):
                 failure = error
         raise failure
 
-    async def _look_up(self, host: str, port: int) -> list[str]:
+    async def _resolve(self, host: str, port: int) -> list[str]:
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

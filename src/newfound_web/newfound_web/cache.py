@@ -1,29 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was fetched or computed before, on disk: a limited number of bytes for a limited time."""
+"""Disk cache of provider answers, images and features, limited in bytes and age."""
 
 import contextlib
 import hashlib
-import os
-import tempfile
+import threading
 import time
 from pathlib import Path
+
+from newfound_core.storage import write_bytes
 
 _CHECKSUM = 32  # bytes in front of the content
 _SUFFIX = ".cached"
 
 
 class DiskCache:
-    """Bytes by key. Losing an entry costs time only, so every failure here is a miss.
+    """Bytes by key. Losing an entry only costs time, so every failure here is a cache miss.
 
-    Entries are written aside and renamed, so that a reader never sees half of one, and carry a
-    checksum, so that a damaged disk does not speak for a provider. The oldest go first when the
-    limit is reached. Keys are hashed: nothing of them becomes a file name.
+    Entries carry a checksum: a damaged disk must not pass for a provider's answer. The oldest
+    entries are removed when the limit is reached. Keys are hashed: none becomes a file name.
     """
 
     def __init__(self, folder: Path, max_bytes: int, max_age: float) -> None:
         self._folder = folder
         self._max_bytes = max_bytes
         self._max_age = max_age  # s
+        self._writing = threading.Lock()  # `write_bytes` expects one writer per file and process
         self.failures = 0  # how often an entry could not be written
 
     def get(self, kind: str, key: str) -> bytes | None:
@@ -39,20 +40,14 @@ class DiskCache:
         return content if hashlib.sha256(content).digest() == stored[:_CHECKSUM] else None
 
     def put(self, kind: str, key: str, content: bytes) -> None:
-        """Keep these bytes; a full disk only means that they are not kept."""
+        """Store these bytes; a full disk is counted in `failures` and otherwise ignored."""
         if self._max_bytes <= 0:
             return
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            descriptor, aside = tempfile.mkstemp(dir=self._folder, suffix=".writing")
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(hashlib.sha256(content).digest() + content)
-                Path(aside).replace(self._path(kind, key))
-            except OSError:
-                Path(aside).unlink(missing_ok=True)
-                raise
-            self._make_room()
+            with self._writing:
+                checksum = hashlib.sha256(content).digest()
+                write_bytes(self._path(kind, key), checksum + content)
+                self._make_room()
         except OSError:
             self.failures += 1
 
@@ -62,8 +57,9 @@ class DiskCache:
 
     def _make_room(self) -> None:
         entries = []
-        for path in self._folder.glob(f"*{_SUFFIX}"):
-            with contextlib.suppress(FileNotFoundError):  # another process was faster
+        # With what killed processes left half written, which ages like any other entry.
+        for path in [*self._folder.glob(f"*{_SUFFIX}"), *self._folder.glob(f".*{_SUFFIX}.*")]:
+            with contextlib.suppress(FileNotFoundError):  # removed by another process
                 status = path.stat()
                 entries.append((status.st_mtime, status.st_size, path))
         total = sum(size for _, size, _ in entries)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collects images of a label: finds, fetches, checks, filters and stores them, in limited time."""
+"""Collect images of a label within a time limit: search, download, check, filter, store."""
 
 import asyncio
 import math
@@ -9,14 +9,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from newfound_core.errors import StorageError
 from newfound_web.cache import DiskCache
-from newfound_web.duplicates import SeenPictures, difference_hash
-from newfound_web.errors import PictureError, ProviderError, RefusedError, StorageError
+from newfound_web.errors import (
+    Outcome,
+    PictureError,
+    ProviderError,
+    RefusedError,
+    failures_text,
+    outcome_without_result,
+)
 from newfound_web.image_folder import Collection, ImageFolder, Origin
-from newfound_web.outcome import Outcome, failures_text, without_result
-from newfound_web.outliers import typical
 from newfound_web.pictures import Picture, PictureLimits, open_picture
-from newfound_web.providers.contract import ImageProvider, Offer
+from newfound_web.providers.base import ImageProvider, Offer
+from newfound_web.selection import DuplicateFilter, difference_hash, inliers
 from newfound_web.text import label_problem
 
 Features = Callable[[np.ndarray], np.ndarray]
@@ -24,20 +30,20 @@ Features = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class CollectSettings:
-    """How images are collected."""
+    """Limits of a collection."""
 
     limits: PictureLimits = field(default_factory=PictureLimits)
     provider_seconds: float = 20.0  # for each search
-    spare: float = 1.5  # so many times the images asked for are fetched before filtering
-    at_once: int = 4  # downloads
+    spare: float = 1.5  # ratio of images downloaded to images requested, before filtering
+    at_once: int = 4  # concurrent downloads
     outlier_limit: float = 0.8  # robust standard deviations
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A picture that came through the checks."""
+    """A picture that passed the checks."""
 
-    rank: tuple[int, int]  # provider, place in its answer
+    rank: tuple[int, int]  # provider, position in its answer
     picture: Picture
     origin: Origin
     features: np.ndarray | None
@@ -45,34 +51,36 @@ class Kept:
 
 @dataclass
 class FetchAnswer:
-    """What came of a fetch, growing while it goes on."""
+    """Result of a fetch, filled while images arrive."""
 
     outcome: Outcome = Outcome.INTERNAL
     message: str = ""
     collection: Collection | None = None
     kept: list[Kept] = field(default_factory=list)
-    lost: Counter[str] = field(default_factory=Counter)  # images by the reason they are not kept
+    dropped: Counter[str] = field(
+        default_factory=Counter
+    )  # count of images by the reason they were dropped
     failures: dict[str, str] = field(default_factory=dict)  # provider: reason
     remark: str = ""
 
     @property
     def rejected(self) -> int:
-        """Images that came and were not kept; those that could not be had are not counted."""
-        return sum(self.lost.values()) - self.lost["unreachable"]
+        """Downloaded images that were not kept; failed downloads are not counted."""
+        return sum(self.dropped.values()) - self.dropped["unreachable"]
 
     def end(self, outcome: Outcome, reason: str = "") -> "FetchAnswer":
-        """The answer, with its message."""
+        """Set outcome and message, and return the answer."""
         stored = len(self.collection.images) if self.collection else 0
-        lost = ", ".join(f"{count} {why}" for why, count in sorted((+self.lost).items()))
-        parts = [reason, f"{stored} stored", lost, self.remark, failures_text(self.failures)]
+        dropped = ", ".join(f"{count} {why}" for why, count in sorted((+self.dropped).items()))
+        parts = [reason, f"{stored} stored", dropped, self.remark, failures_text(self.failures)]
         self.outcome, self.message = outcome, "; ".join(part for part in parts if part)
         return self
 
 
 class Collector:
-    """The image providers in the order of trust, and the folder that images go to.
+    """Queries the image providers in their configured order and stores what they find.
 
-    `features` turns a picture into a vector; without it, outliers are not looked for.
+    `features` computes a feature vector; without it, outliers are kept.
     """
 
     def __init__(
@@ -92,7 +100,7 @@ class Collector:
     async def collect(
         self, label: str, count: int, seconds: float, crop: bytes = b""
     ) -> FetchAnswer:
-        """At most so many images in at most so many seconds; all that came are stored."""
+        """Store at most `count` images within `seconds`; on a timeout, those that have arrived."""
         answer = FetchAnswer()
         if problem := label_problem(label):
             return answer.end(Outcome.INVALID_LABEL, problem)
@@ -100,10 +108,10 @@ class Collector:
         end = asyncio.get_running_loop().time() + seconds
         crop_features: np.ndarray | None = None
         try:
-            # What has come when time is nearly over still has to be written.
+            # Leaves time to write what has arrived.
             async with asyncio.timeout_at(end - min(3.0, 0.2 * seconds)):
                 await asyncio.to_thread(self._folder.check)
-                crop_features = await self._look_at(crop, answer)
+                crop_features = await self._crop_features(crop, answer)
                 await self._gather(label, math.ceil(count * self._settings.spare), answer)
         except TimeoutError:
             in_time = False
@@ -112,27 +120,27 @@ class Collector:
         chosen = self._choose(answer, crop_features)[:count]
         return await self._store(label, chosen, answer, in_time, end)
 
-    async def _look_at(self, crop: bytes, answer: FetchAnswer) -> np.ndarray | None:
-        """The crop's features; a bad crop only means that images are not compared with it."""
+    async def _crop_features(self, crop: bytes, answer: FetchAnswer) -> np.ndarray | None:
+        """The crop's features; with a bad crop, images are not compared with it."""
         if not crop or self._features is None:
             return None
         try:
             picture = await asyncio.to_thread(open_picture, crop, self._settings.limits)
-        except PictureError as refusal:
-            answer.remark = f"the crop was not used: {refusal}"
+        except PictureError as error:
+            answer.remark = f"the crop was not used: {error}"
             return None
         return await asyncio.to_thread(self._features, picture.rgb)
 
     async def _gather(self, label: str, wanted: int, answer: FetchAnswer) -> None:
-        """Ask one provider after the other until enough pictures have come."""
-        seen = SeenPictures()
+        """Query one provider after the other until there are enough pictures."""
+        seen = DuplicateFilter()
         for number, provider in enumerate(self._providers):
             missing = wanted - len(answer.kept)
             if missing <= 0:
                 return
             try:
                 async with asyncio.timeout(self._settings.provider_seconds):
-                    # Some links are dead and some images broken: ask for more than is missing.
+                    # Some links are dead and some images broken: request more than is missing.
                     offers = await provider.offers(label, missing + missing // 3 + 5)
             except TimeoutError:
                 limit = self._settings.provider_seconds
@@ -143,7 +151,7 @@ class Collector:
                 await self._take_all(number, offers, wanted, seen, answer)
 
     async def _take_all(
-        self, provider: int, offers: Sequence[Offer], wanted: int, seen: SeenPictures,
+        self, provider: int, offers: Sequence[Offer], wanted: int, seen: DuplicateFilter,
         answer: FetchAnswer,
     ) -> None:  # fmt: skip
         slots = asyncio.Semaphore(self._settings.at_once)
@@ -158,25 +166,25 @@ class Collector:
                 group.create_task(take(place, offer))
 
     async def _take(
-        self, rank: tuple[int, int], offer: Offer, seen: SeenPictures, answer: FetchAnswer
+        self, rank: tuple[int, int], offer: Offer, seen: DuplicateFilter, answer: FetchAnswer
     ) -> None:
-        """Fetch one image and keep it if it is whole, safe and new."""
+        """Download one image and keep it if it is valid and no duplicate."""
         address = offer.origin.source
         try:
             stored = self._cache.get("image", address) if address else None
             data = await offer.load() if stored is None else stored
             picture, hashed, features = await asyncio.to_thread(self._examine, data)
         except (PictureError, RefusedError):
-            answer.lost["broken or unsafe"] += 1
+            answer.dropped["broken or unsafe"] += 1
         except (ProviderError, OSError):
-            answer.lost["unreachable"] += 1
+            answer.dropped["unreachable"] += 1
         else:
             if stored is None and address:
                 await asyncio.to_thread(self._cache.put, "image", address, data)
             if seen.add(hashed):
                 answer.kept.append(Kept(rank, picture, offer.origin, features))
             else:
-                answer.lost["duplicates"] += 1
+                answer.dropped["duplicates"] += 1
 
     def _examine(self, data: bytes) -> tuple[Picture, int, np.ndarray | None]:
         picture = open_picture(data, self._settings.limits)
@@ -184,13 +192,13 @@ class Collector:
         return picture, difference_hash(picture.rgb), features
 
     def _choose(self, answer: FetchAnswer, crop: np.ndarray | None) -> list[Kept]:
-        """Those that agree with each other and with the crop, in the providers' order."""
+        """Drop outliers; sort by provider and position."""
         kept = sorted(answer.kept, key=lambda each: each.rank)
         vectors = [each.features for each in kept if each.features is not None]
         if not vectors:
             return kept
-        keep = typical(np.stack(vectors), crop, self._settings.outlier_limit)
-        answer.lost["outliers"] += int((~keep).sum())
+        keep = inliers(np.stack(vectors), crop, self._settings.outlier_limit)
+        answer.dropped["outliers"] += int((~keep).sum())
         return [each for each, good in zip(kept, keep, strict=True) if good]
 
     async def _store(
@@ -206,9 +214,9 @@ class Collector:
         except StorageError as error:
             return answer.end(Outcome.STORAGE, str(error))
         except TimeoutError:
-            return answer.end(Outcome.TIMEOUT, "the disk was too slow")
+            return answer.end(Outcome.TIMEOUT, "writing to the disk took too long")
         if not in_time:
             return answer.end(Outcome.TIMEOUT, "time was up")
         if answer.collection:
             return answer.end(Outcome.OK)
-        return answer.end(without_result(answer.failures, len(self._providers)))
+        return answer.end(outcome_without_result(answer.failures, len(self._providers)))

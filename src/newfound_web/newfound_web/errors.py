@@ -1,38 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Named errors: what went wrong outside, in words that can be shown to a person."""
+"""Named errors and the outcome of a request; error messages may be shown to the operator."""
+
+import enum
+from collections.abc import Mapping
+
+from newfound_core.errors import NewfoundError
 
 
-class WebError(Exception):
-    """Base of every error that this package raises on purpose. Its text holds no key."""
+class WebError(NewfoundError):
+    """Base of every error that this package raises on purpose. Messages never hold a key."""
 
 
 class SettingsError(WebError):
-    """Something a person has to set before a provider can work."""
+    """A provider needs a parameter or an environment variable that is missing or wrong."""
 
 
 class ProviderError(WebError):
     """A provider could not answer."""
 
 
-class PassingError(ProviderError):
-    """A failure that may be over in a moment: a busy server, a broken connection."""
+class TransientError(ProviderError):
+    """A failure worth retrying: a busy server, a broken connection."""
 
     def __init__(self, text: str, retry_after: float = 0.0) -> None:
         super().__init__(text)
-        self.retry_after = retry_after  # s that the server asked us to wait; 0 if it did not
+        self.retry_after = retry_after  # s, from the Retry-After header; 0 without one
 
 
 class RateLimitError(ProviderError):
-    """Waiting for our turn at a service would take too long."""
+    """The rate limit of a service would delay the request for too long."""
 
 
 class RefusedError(ProviderError):
-    """What a server offered is not safe to take: its address, its size, its form."""
+    """What a server offers is not safe to accept: its address, size or encoding."""
 
 
 class PictureError(WebError):
-    """Bytes that are no image we would keep."""
+    """The bytes are not an image that may be stored."""
 
 
-class StorageError(WebError):
-    """Images cannot be kept: the disk is full, the folder is at its limit or not writable."""
+class Outcome(enum.Enum):
+    """How a request ended: RESULT_<name> in QueryLabel.srv and FetchImages.srv."""
+
+    OK = enum.auto()
+    NOTHING_FOUND = enum.auto()
+    BAD_IMAGES = enum.auto()
+    INVALID_LABEL = enum.auto()
+    TIMEOUT = enum.auto()
+    PROVIDERS_FAILED = enum.auto()
+    STORAGE = enum.auto()
+    NOT_READY = enum.auto()
+    INTERNAL = enum.auto()
+
+
+def outcome_without_result(failures: Mapping[str, str], providers: int) -> Outcome:
+    """The outcome if nothing was found: every provider failed, or at least one has nothing."""
+    failed = providers > 0 and len(failures) == providers
+    return Outcome.PROVIDERS_FAILED if failed else Outcome.NOTHING_FOUND
+
+
+def failures_text(failures: Mapping[str, str]) -> str:
+    """Join the providers' failures into one message."""
+    return "; ".join(f"{provider}: {reason}" for provider, reason in failures.items())

@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where fetched images live: one folder for each fetch, whole or not there at all.
+"""Collections of fetched images: one folder per fetch, written atomically.
 
 <root>/teapot-1f0c9a3b-0001/
-    collection.json             label, time, and for each image where it is from
+    collection.json             label, time, and the origin of each image
     <sha256 of the file>.jpg
 """
 
 import hashlib
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from newfound_core.storage import atomic_directory
-from newfound_web.errors import StorageError
+from newfound_core.errors import StorageError
+from newfound_core.storage import atomic_directory, write_json
 from newfound_web.pictures import Picture
 from newfound_web.text import folder_name
 
@@ -25,7 +24,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Origin:
-    """Where an image is from, as its source states it."""
+    """Provenance of an image, as its source states it."""
 
     provider: str
     source: str = ""  # address of the file; empty for a local library
@@ -48,14 +47,14 @@ class StoredImage:
 
 @dataclass(frozen=True)
 class Collection:
-    """What one fetch has stored."""
+    """The images that one fetch stored."""
 
     name: str
     images: tuple[StoredImage, ...]
 
 
 class ImageFolder:
-    """The root of all collections, with its limits."""
+    """The folder of all collections, limited in size."""
 
     def __init__(self, root: Path, max_bytes: int, min_free_bytes: int) -> None:
         self.root = root
@@ -82,7 +81,7 @@ class ImageFolder:
             )
 
     def store(self, label: str, pictures: Sequence[tuple[Picture, Origin]]) -> Collection:
-        """Write the pictures into a new folder; after a failure nothing of it is left."""
+        """Write the pictures into a new folder; a failure leaves nothing behind."""
         self.check()
         try:
             for number in range(1, 10_000):
@@ -91,7 +90,7 @@ class ImageFolder:
                     continue
                 try:
                     return self._write(target, label, pictures)
-                except FileExistsError:  # another fetch of the label was faster
+                except FileExistsError:  # taken by a concurrent fetch of the label
                     continue
         except OSError as error:
             raise StorageError(f"the images cannot be stored: {error}") from error
@@ -100,15 +99,15 @@ class ImageFolder:
     def _write(
         self, target: Path, label: str, pictures: Sequence[tuple[Picture, Origin]]
     ) -> Collection:
-        with atomic_directory(target) as aside:
-            stored = [_write_image(aside, picture, origin) for picture, origin in pictures]
+        with atomic_directory(target) as folder:
+            stored = [_write_image(folder, picture, origin) for picture, origin in pictures]
             index = {
                 "format": FORMAT,
                 "label": label,
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
                 "images": [asdict(image) for image in stored],
             }
-            (aside / INDEX).write_text(json.dumps(index, indent=1, ensure_ascii=False))
+            write_json(folder / INDEX, index)
         return Collection(target.name, tuple(stored))
 
 

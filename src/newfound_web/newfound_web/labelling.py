@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the label providers, in order, until there are enough candidates or time is up."""
+"""Query the label providers, in order, until there are enough candidates or time is up."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from newfound_web.errors import PictureError, ProviderError
-from newfound_web.outcome import Outcome, failures_text, without_result
+from newfound_web.errors import (
+    Outcome,
+    PictureError,
+    ProviderError,
+    failures_text,
+    outcome_without_result,
+)
 from newfound_web.pictures import Picture, PictureLimits, open_picture
-from newfound_web.providers.contract import Candidate, LabelProvider
+from newfound_web.providers.base import Candidate, LabelProvider
 from newfound_web.text import label_problem, same_name
 
 
 @dataclass
 class LabelAnswer:
-    """What came of a question, growing while providers are asked."""
+    """Result of a label query, filled while providers answer."""
 
     outcome: Outcome = Outcome.INTERNAL
     message: str = ""
@@ -23,7 +28,7 @@ class LabelAnswer:
 
 
 class Labeller:
-    """The label providers in the order of trust."""
+    """Queries the label providers in their configured order."""
 
     def __init__(
         self,
@@ -34,18 +39,20 @@ class Labeller:
     ) -> None:
         self._providers = providers
         self._limits = limits
-        self._provider_seconds = provider_seconds  # for each, so that one cannot eat all the time
+        self._provider_seconds = (
+            provider_seconds  # for each, so that a slow one leaves time for the others
+        )
         self._min_confidence = min_confidence
 
     async def ask(self, crop: bytes, count: int, seconds: float) -> LabelAnswer:
-        """At most so many candidates in at most so many seconds."""
+        """Return at most `count` candidates within `seconds`."""
         answer = LabelAnswer()
         try:
             async with asyncio.timeout(seconds):
                 picture = await asyncio.to_thread(open_picture, crop, self._limits)
                 await self._ask_all(picture, count, answer)
-        except PictureError as refusal:
-            answer.outcome, answer.message = Outcome.BAD_IMAGE, f"the crop is {refusal}"
+        except PictureError as error:
+            answer.outcome, answer.message = Outcome.BAD_IMAGES, f"the crop is {error}"
             return answer
         except TimeoutError:
             answer.outcome = Outcome.TIMEOUT
@@ -54,7 +61,7 @@ class Labeller:
             if answer.candidates:
                 answer.outcome = Outcome.OK
             else:
-                answer.outcome = without_result(answer.failures, len(self._providers))
+                answer.outcome = outcome_without_result(answer.failures, len(self._providers))
         answer.message = failures_text(answer.failures)
         return answer
 
@@ -73,7 +80,7 @@ class Labeller:
                 self._add(found, count, answer)
 
     def _add(self, found: Sequence[Candidate], count: int, answer: LabelAnswer) -> None:
-        """Add what is new, likely enough and fit to be a label."""
+        """Add the candidates that are new, confident enough and valid labels."""
         known = {same_name(candidate.label) for candidate in answer.candidates}
         for candidate in found:
             name = same_name(candidate.label)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node's parameters, and the settings they amount to."""
+"""Parameters of the node, and the settings made from them."""
 
 import os
 from collections.abc import Callable
@@ -7,29 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from newfound_runtime.parameters import Parameter
-from newfound_web.assembly import WebSettings
 from newfound_web.collecting import CollectSettings
-from newfound_web.fetching import FetchSettings
+from newfound_web.engine import WebSettings
+from newfound_web.fetching import FetchSettings, RetryPolicy
 from newfound_web.pictures import PictureLimits
 from newfound_web.providers import google_vision, openverse, wikimedia
-from newfound_web.retrying import RetryPolicy
 
 MEGA = 1_000_000
 
 
 def _folder(variable: str, fallback: str) -> Path:
-    """A user's folder as the XDG specification names it."""
+    """A user's base folder (XDG)."""
     base = os.environ.get(variable, "")
     return Path(base) if Path(base).is_absolute() else Path.home() / fallback
 
 
 def default_image_folder() -> Path:
-    """Where images are stored unless a parameter says otherwise."""
+    """Default of the parameter image_folder."""
     return _folder("XDG_DATA_HOME", ".local/share") / "newfound" / "images"
 
 
 def default_cache_folder() -> Path:
-    """Where answers are cached unless a parameter says otherwise."""
+    """Default of the parameter cache_folder."""
     return _folder("XDG_CACHE_HOME", ".cache") / "newfound" / "web"
 
 
@@ -43,7 +42,7 @@ def _is_header_text(value: str) -> str | None:
 
 
 def _per_minute(provider: str, default: float) -> Parameter:
-    text = f"Requests to {provider}'s API, after a burst of five."
+    text = f"Maximum rate of requests to {provider} (1/min), after a burst of five."
     return Parameter(f"{provider}_per_minute", default, text, minimum=0.1, maximum=6000.0)
 
 
@@ -51,71 +50,146 @@ PARAMETERS = (
     Parameter(
         "label_providers",
         ["imagenet"],
-        "Asked in this order: imagenet, library, google_vision, or another package's.",
+        "Queried in this order: imagenet, library, google_vision, or another package's.",
     ),
     Parameter(
         "image_providers",
         ["openverse", "wikimedia"],
-        "Asked in this order: library, openverse, wikimedia, or another package's.",
-    ),
-    Parameter("library_folder", "", "Folder with a folder of images for each label."),
-    Parameter("image_folder", "", "Where images are stored; empty: the user's data folder."),
-    Parameter("image_folder_mb", 2000, "Beyond this, nothing is stored.", minimum=1),
-    Parameter("min_free_mb", 200, "To stay free on the disk of image_folder.", minimum=0),
-    Parameter("cache_folder", "", "Answers of providers; empty: the user's cache."),
-    Parameter("cache_mb", 500, "Beyond this the oldest go; 0: no cache.", minimum=0),
-    Parameter("cache_days", 7.0, "Older answers are asked for anew.", minimum=0.0, maximum=3650.0),
-    Parameter(
-        "max_candidates", 5, "When a request says 0.", minimum=1, maximum=100, live=True
-    ),
-    Parameter("max_images", 30, "When a request says 0.", minimum=1, maximum=500, live=True),
-    Parameter(
-        "label_timeout", 15.0, "s, when a request says 0.", minimum=0.1, maximum=600.0, live=True
+        "Queried in this order: library, openverse, wikimedia, or another package's.",
     ),
     Parameter(
-        "fetch_timeout", 60.0, "s, when a request says 0.", minimum=0.1, maximum=600.0, live=True
+        "library_folder", "", "Folder of the provider library, with a subfolder for each label."
     ),
     Parameter(
-        "longest_timeout", 300.0, "s; nobody gets more.", minimum=0.1, maximum=3600.0, live=True
+        "image_folder", "", "Folder of fetched images; empty: ~/.local/share/newfound/images."
+    ),
+    Parameter("image_folder_mb", 2000, "Maximum size of image_folder (MB).", minimum=1),
+    Parameter(
+        "min_free_mb", 200, "Minimum free space on the disk of image_folder (MB).", minimum=0
     ),
     Parameter(
-        "provider_timeout", 10.0, "s for one provider's proposals.", minimum=0.1, maximum=600.0
+        "cache_folder", "", "Folder of cached answers and images; empty: ~/.cache/newfound/web."
     ),
-    Parameter("request_timeout", 10.0, "s for one HTTP request.", minimum=0.1, maximum=600.0),
-    Parameter("retries", 2, "After failures that may pass.", minimum=0, maximum=10),
+    Parameter("cache_mb", 500, "Maximum size of the cache (MB); 0 disables it.", minimum=0),
     Parameter(
-        "longest_wait", 10.0, "s to wait for our turn at a service.", minimum=0.0, maximum=600.0
+        "cache_days", 7.0, "Maximum age of a cache entry (days).", minimum=0.0, maximum=3650.0
     ),
-    Parameter("downloads_at_once", 4, "Images on their way.", minimum=1, maximum=32),
     Parameter(
-        "contact", "", "E-mail or address of the robot's owner, told to servers.",
+        "max_candidates",
+        5,
+        "Default maximum number of label candidates, if the request says 0.",
+        minimum=1,
+        maximum=100,
+        live=True,
+    ),
+    Parameter(
+        "max_images",
+        30,
+        "Default maximum number of images, if the request says 0.",
+        minimum=1,
+        maximum=500,
+        live=True,
+    ),
+    Parameter(
+        "label_timeout",
+        15.0,
+        "Default timeout of a label query (s), if the request says 0.",
+        minimum=0.1,
+        maximum=600.0,
+        live=True,
+    ),
+    Parameter(
+        "fetch_timeout",
+        60.0,
+        "Default timeout of an image fetch (s), if the request says 0.",
+        minimum=0.1,
+        maximum=600.0,
+        live=True,
+    ),
+    Parameter(
+        "longest_timeout",
+        300.0,
+        "Upper limit of any request's timeout (s).",
+        minimum=0.1,
+        maximum=3600.0,
+        live=True,
+    ),
+    Parameter(
+        "provider_timeout",
+        10.0,
+        "Maximum wait for one provider's candidates or search results (s).",
+        minimum=0.1,
+        maximum=600.0,
+    ),
+    Parameter(
+        "request_timeout", 10.0, "Timeout of one HTTP request (s).", minimum=0.1, maximum=600.0
+    ),
+    Parameter(
+        "retries",
+        2,
+        "Retries after status 408, 425, 429 or 5xx and after broken connections.",
+        minimum=0,
+        maximum=10,
+    ),
+    Parameter(
+        "longest_wait",
+        10.0,
+        "Maximum delay of a request by a rate limit or a Retry-After header (s).",
+        minimum=0.0,
+        maximum=600.0,
+    ),
+    Parameter(
+        "downloads_at_once", 4, "Number of concurrent image downloads.", minimum=1, maximum=32
+    ),
+    Parameter(
+        "contact",
+        "",
+        "E-mail or web address of the operator, sent to servers in the user agent.",
         check=_is_header_text,
     ),
-    Parameter("min_confidence", 0.05, "Of a candidate.", minimum=0.0, maximum=1.0),
-    Parameter("max_image_mb", 8, "A larger file is not loaded.", minimum=1, maximum=100),
-    Parameter("max_megapixels", 40, "A larger image is not decoded.", minimum=1, maximum=100),
-    Parameter("min_side", 32, "Pixels; smaller images are refused.", minimum=8, maximum=1024),
-    Parameter("kept_side", 640, "Pixels; larger ones are reduced.", minimum=64, maximum=4096),
-    Parameter("filter_outliers", True, "Drop images unlike the others and unlike the crop."),
     Parameter(
-        "outlier_limit", 0.8, "Robust standard deviations below the median.",
-        minimum=0.1, maximum=100.0,
+        "min_confidence", 0.05, "Minimum confidence of a candidate.", minimum=0.0, maximum=1.0
+    ),
+    Parameter("max_image_mb", 8, "Maximum size of a file (MB).", minimum=1, maximum=100),
+    Parameter(
+        "max_megapixels", 40, "Maximum size of an image (megapixels).", minimum=1, maximum=100
+    ),
+    Parameter("min_side", 32, "Minimum side of an image (pixels).", minimum=8, maximum=1024),
+    Parameter(
+        "kept_side",
+        640,
+        "Maximum side of a stored image (pixels); larger ones are scaled down.",
+        minimum=64,
+        maximum=4096,
     ),
     Parameter(
-        "allowed_private_hosts", [""],
-        "host or host:port that need not be public: a mirror in the house, a test.",
+        "filter_outliers", True, "Drop images that differ from the others and from the crop."
     ),
-    Parameter("google_vision_url", google_vision.URL, "Address of the API.", check=_is_address),
-    Parameter("openverse_url", openverse.URL, "Address of the API.", check=_is_address),
-    Parameter("wikimedia_url", wikimedia.URL, "Of any MediaWiki's API.", check=_is_address),
+    Parameter(
+        "outlier_limit",
+        0.8,
+        "Threshold of an outlier (robust standard deviations below the median).",
+        minimum=0.1,
+        maximum=100.0,
+    ),
+    Parameter(
+        "allowed_private_hosts",
+        [""],
+        "Hosts, as host or host:port, that need not have a public address: a local mirror.",
+    ),
+    Parameter(
+        "google_vision_url", google_vision.URL, "Address of the Vision API.", check=_is_address
+    ),
+    Parameter("openverse_url", openverse.URL, "Address of the Openverse API.", check=_is_address),
+    Parameter("wikimedia_url", wikimedia.URL, "Address of a MediaWiki API.", check=_is_address),
     _per_minute("google_vision", 60.0),
     _per_minute("openverse", 15.0),
     _per_minute("wikimedia", 60.0),
-)  # fmt: skip
+)
 
 
 def settings_from(param: Callable[[str], Any]) -> WebSettings:
-    """The settings that the parameters' present values amount to."""
+    """Make the settings from the current parameter values."""
     services = ("google_vision", "openverse", "wikimedia")
     return WebSettings(
         label_providers=_names(param("label_providers")),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From bytes that nobody vouches for to a picture of ours, or a refusal that says why."""
+"""Validate and decode untrusted images."""
 
 import hashlib
 import io
@@ -17,17 +17,17 @@ WHITE = (255, 255, 255)
 
 @dataclass(frozen=True)
 class PictureLimits:
-    """What a picture may be, as it comes and as it is kept."""
+    """Limits of accepted files, and the size of stored images."""
 
     max_bytes: int = 8_000_000
     max_pixels: int = 40_000_000  # as the file declares, before anything is decoded
-    min_side: int = 32  # pixels; smaller ones are icons and tracking dots
+    min_side: int = 32  # pixels; smaller ones are icons and tracking pixels
     kept_side: int = 640  # pixels; larger ones are reduced to this
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture that was decoded whole; nothing else of the file is left."""
+    """A completely decoded image, without anything else from its file."""
 
     rgb: np.ndarray  # uint8 [height, width, 3]
     source_sha256: str  # of the bytes it came from
@@ -38,25 +38,25 @@ class Picture:
         return self.rgb.shape[1], self.rgb.shape[0]
 
     def jpeg(self, quality: int = 95) -> bytes:
-        """The picture as a file made here: no metadata, no trailer, no surprise."""
+        """Encode as a new JPEG file, without metadata or trailing bytes."""
         buffer = io.BytesIO()
         Image.fromarray(self.rgb).save(buffer, "JPEG", quality=quality)
         return buffer.getvalue()
 
 
 def open_picture(data: bytes, limits: PictureLimits) -> Picture:
-    """Decode an image whose size and kind are acceptable; what it says of itself is checked."""
+    """Decode a JPEG, PNG or WebP within the limits; anything else is a PictureError."""
     if len(data) > limits.max_bytes:
         raise PictureError(f"{len(data)} bytes, {limits.max_bytes} are allowed")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow's remarks on odd files, for every one of them
+            warnings.simplefilter("ignore")  # Pillow warns about every odd file
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:
                 _check(image, limits)
                 pixels = _decode(image, limits)
     except PictureError:
         raise
-    # Pillow's plug-ins raise whatever the damage leads to; all of it means the same here.
+    # Pillow's plug-ins raise any exception on damaged files; all mean the same here.
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"[:200]
         raise PictureError(f"not a whole JPEG, PNG or WebP image ({reason})") from None
@@ -64,7 +64,7 @@ def open_picture(data: bytes, limits: PictureLimits) -> Picture:
 
 
 def _check(image: Image.Image, limits: PictureLimits) -> None:
-    """Judge by the header, before a pixel is decoded."""
+    """Check the header, before a pixel is decoded."""
     width, height = image.size
     if width * height > limits.max_pixels:
         raise PictureError(f"{width}x{height} pixels, {limits.max_pixels} are allowed")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text that came from elsewhere, made fit for a log line, a message or a folder's name."""
+"""Sanitise untrusted text for log lines, messages and folder names; compare labels."""
 
 import hashlib
 import html
@@ -10,7 +10,7 @@ LONGEST_LABEL = 100  # characters, as in FetchImages.srv
 
 
 def one_line(text: object, longest: int = 300) -> str:
-    """Printable characters only, one line, not too long; empty for what is no text."""
+    """Reduce to one printable line of limited length; empty if it is not a string."""
     if not isinstance(text, str):
         return ""
     printable = "".join(c if c.isprintable() else " " for c in text[: 10 * longest])
@@ -19,14 +19,14 @@ def one_line(text: object, longest: int = 300) -> str:
 
 
 def without_markup(text: object, longest: int = 300) -> str:
-    """The words of a piece of HTML; for showing, never to be used as HTML again."""
+    """Strip HTML tags and entities; the result is for display only."""
     if not isinstance(text, str):
         return ""
     return one_line(html.unescape(re.sub(r"<[^<>]*>", " ", text[: 10 * longest])), longest)
 
 
 def label_problem(label: str) -> str | None:
-    """Why this cannot be a label, or None."""
+    """Why this is not a valid label; None if it is."""
     if not label.strip():
         return "the label is empty"
     if len(label) > LONGEST_LABEL:
@@ -37,12 +37,12 @@ def label_problem(label: str) -> str | None:
 
 
 def same_name(text: str) -> str:
-    """Equal for labels that mean the same: "Coffee_Mug" and "coffee mug"."""
+    """Normalise a label for comparison: "Coffee_Mug" equals "coffee mug"."""
     return " ".join(re.split(r"[\s_-]+", unicodedata.normalize("NFKC", text).casefold())).strip()
 
 
 def folder_name(label: str) -> str:
-    """A safe and readable name for a label's folder; different labels have different ones."""
+    """A safe, readable and unique folder name for a label."""
     plain = unicodedata.normalize("NFKD", label).encode("ascii", "ignore").decode().lower()
     readable = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:40] or "label"
     return f"{readable}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The built-in network: what an image looks like as a vector, and what ImageNet calls it."""
+"""The built-in network: image features and ImageNet class names."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from newfound_core.imagenet import imagenet_classifier
+from newfound_core.classifier import imagenet_classifier
 
 
 class Vision:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node that asks the web what a thing is called and what it looks like."""
+"""Lifecycle node for label queries and image fetches, on the web or from local sources."""
 
 import functools
 import math
-import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
@@ -16,36 +15,34 @@ from lifecycle_msgs.msg import State
 from newfound_core.errors import NewfoundError
 from newfound_msgs.msg import FetchedImage, LabelCandidate
 from newfound_msgs.srv import FetchImages, QueryLabel
-from newfound_runtime.container import run
 from newfound_runtime.managed_node import LoadError, ManagedNode, Status
-from newfound_web.assembly import Desk, Sight
+from newfound_runtime.rclpy_compat import Answer, DeferredService
+from newfound_web.async_services import LoopThread
 from newfound_web.collecting import FetchAnswer
-from newfound_web.deferred_service import Answer, DeferredService
-from newfound_web.errors import WebError
+from newfound_web.engine import ImageNetwork, QueryEngine
+from newfound_web.errors import Outcome
 from newfound_web.labelling import LabelAnswer
-from newfound_web.loop_thread import LoopThread
-from newfound_web.outcome import Outcome
 from newfound_web.parameters import PARAMETERS, settings_from
 
-PATIENCE = 10.0  # s that the loop may take to end
-MOST_CANDIDATES, MOST_IMAGES = 100, 500  # whatever a request says
-TROUBLE = (Outcome.PROVIDERS_FAILED, Outcome.STORAGE, Outcome.TIMEOUT, Outcome.INTERNAL)
+STOP_TIMEOUT = 10.0  # s for the event loop to end
+MAX_CANDIDATES, MAX_IMAGES = 100, 500  # upper limits of a request
+WARN_OUTCOMES = (Outcome.PROVIDERS_FAILED, Outcome.STORAGE, Outcome.TIMEOUT, Outcome.INTERNAL)
 
 
 class WebQuery(ManagedNode):
-    """Answers ~/query_label and ~/fetch_images from an event loop of its own.
+    """Answers ~/query_label and ~/fetch_images from its own event loop.
 
-    Requests wait for the network there and never in a thread of the executor. A request that is
-    under way when the node is deactivated is cancelled and answered with NOT_READY.
+    No executor thread waits for the network. Deactivation cancels running requests, which are
+    answered with NOT_READY.
     """
 
     NAME = "web_query"
     PARAMETERS = PARAMETERS
 
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
-        self._desk: Desk | None = None
+        self._engine: QueryEngine | None = None
         self._loop: LoopThread | None = None
-        self._under_way: set[Future] = set()
+        self._running: set[Future] = set()
         self._counts: Counter[str] = Counter()
         self._last: tuple[Outcome, str] = (Outcome.OK, "")
         super().__init__(name, **node_arguments)
@@ -55,55 +52,55 @@ class WebQuery(ManagedNode):
     # Lifecycle ---------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Make the providers; the network is loaded only if one of them needs it."""
+        """Create the providers; the network is loaded only if one of them needs it."""
         settings = settings_from(self.param)
         if "wikimedia" in settings.image_providers and not self.param("contact"):
             self.get_logger().warning("wikimedia expects a contact: set the parameter `contact`")
         try:
-            self._desk = Desk(settings, functools.cache(self.sight))
-        except (WebError, NewfoundError) as error:
+            self._engine = QueryEngine(settings, functools.cache(self.load_network))
+        except NewfoundError as error:
             raise LoadError(str(error)) from error
         self._loop = LoopThread(f"{self.get_name()}-web")
 
-    def sight(self) -> Sight:
-        """The network for features and names."""
+    def load_network(self) -> ImageNetwork:
+        """Load the network for features and class names."""
         from newfound_web.vision import Vision
 
         return Vision()
 
     def deactivated(self) -> None:
-        """Cancel what is under way; each request still gets its answer."""
-        for future in list(self._under_way):
+        """Cancel running requests; each still gets a response."""
+        for future in list(self._running):
             future.cancel()
 
     def stop_threads(self) -> bool:
-        """End the loop and its connections."""
-        if self._loop is None or self._desk is None:
+        """Stop the event loop and close its connections."""
+        if self._loop is None or self._engine is None:
             return True
-        if not self._loop.stop(self._desk.fetcher.close(), PATIENCE):
+        if not self._loop.stop(self._engine.fetcher.close(), STOP_TIMEOUT):
             return False
         self._loop = None
         return True
 
     def unload(self) -> None:
-        """Forget the providers."""
-        self._desk = None
+        """Release the providers."""
+        self._engine = None
 
     def health(self) -> Status:
-        """How the last request ended."""
+        """Warn if the last request failed."""
         outcome, message = self._last
-        if outcome in TROUBLE:
+        if outcome in WARN_OUTCOMES:
             text = f"the last request ended with {outcome.name}: {message}"
             return DiagnosticStatus.WARN, text, {}
         return DiagnosticStatus.OK, "ready", {}
 
     def diagnose(self) -> Mapping[str, object]:
-        """Counts since the node was made."""
-        cache_failures = self._desk.cache.failures if self._desk else 0
+        """Counters since the node was created."""
+        cache_failures = self._engine.cache.failures if self._engine else 0
         return {
             "label_providers": ", ".join(self.param("label_providers")),
             "image_providers": ", ".join(self.param("image_providers")),
-            "under_way": len(self._under_way),
+            "running": len(self._running),
             "cache_failures": cache_failures,
             **self._counts,
         }
@@ -113,45 +110,45 @@ class WebQuery(ManagedNode):
     def _query_label(
         self, request: QueryLabel.Request, response: QueryLabel.Response, answer: Answer
     ) -> None:
-        def work(desk: Desk) -> Coroutine[Any, Any, LabelAnswer]:
-            count = min(request.max_candidates or self.param("max_candidates"), MOST_CANDIDATES)
+        def work(engine: QueryEngine) -> Coroutine[Any, Any, LabelAnswer]:
+            count = min(request.max_candidates or self.param("max_candidates"), MAX_CANDIDATES)
             seconds = self._seconds(request.timeout_seconds, "label_timeout")
-            return desk.labeller.ask(bytes(request.crop.data), count, seconds)
+            return engine.labeller.ask(bytes(request.crop.data), count, seconds)
 
         self._begin("query_label", work, fill_labels, response, answer)
 
     def _fetch_images(
         self, request: FetchImages.Request, response: FetchImages.Response, answer: Answer
     ) -> None:
-        def work(desk: Desk) -> Coroutine[Any, Any, FetchAnswer]:
-            count = min(request.max_images or self.param("max_images"), MOST_IMAGES)
+        def work(engine: QueryEngine) -> Coroutine[Any, Any, FetchAnswer]:
+            count = min(request.max_images or self.param("max_images"), MAX_IMAGES)
             seconds = self._seconds(request.timeout_seconds, "fetch_timeout")
             crop = bytes(request.crop.data)
-            return desk.collector.collect(request.label, count, seconds, crop)
+            return engine.collector.collect(request.label, count, seconds, crop)
 
         self._begin("fetch_images", work, fill_images, response, answer)
 
-    def _seconds(self, asked: float, default: str) -> float:
-        """The time limit of a request, within reason."""
-        seconds = asked if math.isfinite(asked) and asked > 0 else self.param(default)
+    def _seconds(self, requested: float, default: str) -> float:
+        """The time limit of a request, at most longest_timeout."""
+        seconds = requested if math.isfinite(requested) and requested > 0 else self.param(default)
         return min(seconds, self.param("longest_timeout"))
 
     def _begin(
         self,
         what: str,
-        work: Callable[[Desk], Coroutine],
+        work: Callable[[QueryEngine], Coroutine],
         fill: Callable[[Any, Any], None],
         response: Any,
         answer: Answer,
     ) -> None:
-        """Start the work in the loop; its end is answered from there."""
-        desk, loop = self._desk, self._loop
-        if desk is None or loop is None or self.state() != State.PRIMARY_STATE_ACTIVE:
+        """Start the work in the event loop, which also sends the response."""
+        engine, loop = self._engine, self._loop
+        if engine is None or loop is None or self.state() != State.PRIMARY_STATE_ACTIVE:
             set_result(response, Outcome.NOT_READY, "the node is not active")
             answer(response)
             return
-        future = loop.submit(work(desk))
-        self._under_way.add(future)
+        future = loop.submit(work(engine))
+        self._running.add(future)
         future.add_done_callback(functools.partial(self._end, what, fill, response, answer))
 
     def _end(
@@ -162,17 +159,17 @@ class WebQuery(ManagedNode):
         answer: Answer,
         future: Future,
     ) -> None:
-        """In the loop's thread: the work is done, one way or another."""
-        self._under_way.discard(future)
+        """Send the response of finished work, in the event loop's thread."""
+        self._running.discard(future)
         try:
             result = future.result()
             fill(response, result)
             outcome, message = result.outcome, result.message
         except CancelledError:
-            outcome, message = Outcome.NOT_READY, "the node was deactivated meanwhile"
+            outcome, message = Outcome.NOT_READY, "the node was deactivated"
         except Exception:
             self.get_logger().error(f"{what} failed\n{traceback.format_exc()}")
-            outcome, message = Outcome.INTERNAL, "a defect; see the log"
+            outcome, message = Outcome.INTERNAL, "internal error; see the log"
         set_result(response, outcome, message)
         self._last = outcome, message
         self._counts[f"{what}_{outcome.name.lower()}"] += 1
@@ -181,13 +178,13 @@ class WebQuery(ManagedNode):
 
 
 def set_result(response: Any, outcome: Outcome, message: str) -> None:
-    """The outcome as the response's result code."""
+    """Set the result code and message of a response."""
     response.result = getattr(type(response), f"RESULT_{outcome.name}")
     response.message = message
 
 
 def fill_labels(response: QueryLabel.Response, answer: LabelAnswer) -> None:
-    """Candidates as messages."""
+    """Fill the response with candidates."""
     response.candidates = [
         LabelCandidate(label=c.label, confidence=c.confidence, provider=c.provider)
         for c in answer.candidates
@@ -195,7 +192,7 @@ def fill_labels(response: QueryLabel.Response, answer: LabelAnswer) -> None:
 
 
 def fill_images(response: FetchImages.Response, answer: FetchAnswer) -> None:
-    """Stored images as messages."""
+    """Fill the response with stored images."""
     response.rejected = answer.rejected
     if answer.collection is None:
         return
@@ -207,12 +204,3 @@ def fill_images(response: FetchImages.Response, answer: FetchAnswer) -> None:
         message.provider, message.source = origin.provider, origin.source
         message.licence, message.attribution = origin.licence, origin.attribution
         response.images.append(message)
-
-
-def main() -> int:
-    """Run the node."""
-    return run(WebQuery)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,11 +13,10 @@ import pytest
 from PIL import Image
 
 from newfound_runtime.testing import ros as ros  # a fixture
+from newfound_web.async_services import LoopThread
 from newfound_web.cache import DiskCache
-from newfound_web.fetching import Fetcher, FetchSettings
-from newfound_web.loop_thread import LoopThread
+from newfound_web.fetching import Fetcher, FetchSettings, RetryPolicy
 from newfound_web.pictures import PictureLimits, open_picture
-from newfound_web.retrying import RetryPolicy
 
 
 @dataclass
@@ -141,7 +140,7 @@ def local_web():
     async def close() -> None:
         server.close()
 
-    assert loop.stop(close(), patience=60.0)
+    assert loop.stop(close(), timeout=60.0)
 
 
 @pytest.fixture

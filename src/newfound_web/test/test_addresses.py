@@ -60,20 +60,20 @@ def connect(network, host="photos.example", port=443):
 
 def test_the_address_that_was_judged_is_the_one_connected_to():
     network = PublicNetwork()
-    network._look_up = look_up("93.184.216.34")
+    network._resolve = look_up("93.184.216.34")
     assert connect(network) == [("93.184.216.34", 443)]
 
 
 def test_a_name_with_one_private_address_among_public_ones_is_refused():
     network = PublicNetwork()
-    network._look_up = look_up("93.184.216.34", "10.0.0.1")
-    with pytest.raises(RefusedError, match=r"photos.example leads to 10\.0\.0\.1"):
+    network._resolve = look_up("93.184.216.34", "10.0.0.1")
+    with pytest.raises(RefusedError, match=r"photos.example resolves to 10\.0\.0\.1"):
         connect(network)
 
 
 def test_the_next_address_is_tried_when_one_is_down():
     network = PublicNetwork()
-    network._look_up = look_up("8.8.8.8", "93.184.216.34")
+    network._resolve = look_up("8.8.8.8", "93.184.216.34")
     assert connect(network) == [("8.8.8.8", 443), ("93.184.216.34", 443)]
 
 

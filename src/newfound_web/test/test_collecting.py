@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from newfound_web.collecting import Collector, CollectSettings
-from newfound_web.errors import PassingError, ProviderError, RefusedError
+from newfound_web.errors import Outcome, ProviderError, RefusedError, TransientError
 from newfound_web.image_folder import INDEX, ImageFolder, Origin
-from newfound_web.outcome import Outcome
 from newfound_web.pictures import PictureLimits
-from newfound_web.providers.contract import Offer
+from newfound_web.providers.base import Offer
 
 
 class Offers:
@@ -80,7 +79,7 @@ def test_the_next_provider_fills_up_what_is_missing(collect, tmp_path, photo):
 
 
 def test_bad_images_are_counted_and_not_stored(collect, tmp_path, photo):
-    bad = [b"<html>", photo(2)[:300], RefusedError("private"), photo(1), PassingError("gone")]
+    bad = [b"<html>", photo(2)[:300], RefusedError("private"), photo(1), TransientError("gone")]
     answer = collect(Offers("a", photo(1), *bad), count=6)
     assert len(stored(tmp_path, answer)) == 1
     assert answer.rejected == 4
@@ -102,7 +101,7 @@ def test_when_all_providers_fail_each_reason_is_told(collect):
 
 def test_when_time_is_up_what_has_come_is_stored(collect, tmp_path, photo):
     images = [photo(1), photo(2), *[None] * 8]
-    answer = collect(Offers("a", *images), count=8, seconds=4.0)
+    answer = collect(Offers("a", *images), count=8, seconds=2.0)
     assert answer.outcome is Outcome.TIMEOUT
     assert len(stored(tmp_path, answer)) == 2
 
@@ -148,7 +147,7 @@ def test_strangers_are_dropped_by_their_features(collect, tmp_path, photo, featu
     places = {int(i["origin"]["source"].rpartition("/")[2]) for i in stored(tmp_path, answer)}
     assert not places & {5, 6, 7, 8}
     assert len(places) >= 10
-    assert answer.lost["outliers"] >= 4
+    assert answer.dropped["outliers"] >= 4
 
 
 def test_a_crop_that_is_no_image_is_told_and_not_used(collect, photo, features):

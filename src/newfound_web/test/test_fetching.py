@@ -3,11 +3,22 @@
 
 import asyncio
 import gzip
+import socket
+from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
-from newfound_web.errors import PassingError, ProviderError, RateLimitError, RefusedError
-from newfound_web.fetching import StatusError, safe_url, where
+from newfound_web import fetching
+from newfound_web.errors import ProviderError, RateLimitError, RefusedError, TransientError
+from newfound_web.fetching import (
+    RateLimiter,
+    RetryPolicy,
+    StatusError,
+    host_of,
+    retry_after,
+    safe_url,
+)
 
 
 def test_an_image_arrives_byte_for_byte_and_the_server_learns_who_asks(local_web, fetched, photo):
@@ -83,7 +94,7 @@ def test_an_endless_body_without_a_length_is_cut_off(local_web, fetched, respons
 
 def test_a_body_shorter_than_announced_is_no_answer(local_web, fetched, photo):
     url = local_web.serve("/short", photo(1)[:500], Content_Length="5000")
-    with pytest.raises(PassingError, match="no whole answer"):
+    with pytest.raises(TransientError, match="no complete answer"):
         fetched(lambda f: f.image(url))
     assert len(local_web.asked) == 3  # it was tried again
 
@@ -99,7 +110,7 @@ def test_a_server_that_drips_is_left(local_web, fetched, response_head, before_h
             await asyncio.sleep(0.05)
 
     url = local_web.handle("/slow", drip)
-    with pytest.raises(PassingError, match="no whole answer from 127"):
+    with pytest.raises(TransientError, match="no complete answer from 127"):
         fetched(lambda f: f.image(url), request_seconds=0.2)
 
 
@@ -115,7 +126,7 @@ def test_garbage_instead_of_http_is_no_answer(local_web, fetched):
         writer.write(b"\x00\xff SSH-2.0 hello\r\n\r\n" * 10)
 
     url = local_web.handle("/garbage", babble)
-    with pytest.raises(PassingError):
+    with pytest.raises(TransientError):
         fetched(lambda f: f.image(url))
 
 
@@ -128,7 +139,7 @@ def test_a_busy_server_is_asked_again(local_web, fetched, photo):
 
 def test_a_server_that_stays_broken_is_given_up(local_web, fetched):
     url = local_web.serve("/broken", b"", 500)
-    with pytest.raises(PassingError, match="status 500"):
+    with pytest.raises(TransientError, match="status 500"):
         fetched(lambda f: f.image(url))
     assert len(local_web.asked) == 3
 
@@ -163,15 +174,102 @@ def test_json_nested_beyond_reason_is_an_error_of_the_provider(local_web, fetche
         fetched(lambda f: f.json(url, service="s", per_minute=6000))
 
 
-def test_nobody_at_home_is_a_passing_failure(fetched, local_web):
-    with pytest.raises(PassingError):
-        fetched(lambda f: f.image("http://127.0.0.1:9/x"), private_hosts=("127.0.0.1:9",))
+def test_a_refused_connection_is_transient(fetched):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # taken, and not listened on: connections are refused
+        host = f"127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(TransientError):
+            fetched(lambda f: f.image(f"http://{host}/x"), private_hosts=(host,))
 
 
 def test_what_is_said_of_an_address_is_its_host_alone():
-    assert where("https://a.example/secret?key=abc") == "a.example"
-    assert where("::") == "a server"
+    assert host_of("https://a.example/secret?key=abc") == "a.example"
+    assert host_of("::") == "a server"
 
 
 def test_an_address_in_other_letters_is_understood():
     assert safe_url("https://bücher.example/ä?q=ö").raw_host == b"xn--bcher-kva.example"
+
+
+@pytest.fixture
+def slept(monkeypatch):
+    """How long was slept, without sleeping."""
+    times = []
+
+    async def sleep(seconds):
+        times.append(seconds)
+
+    monkeypatch.setattr(fetching.asyncio, "sleep", sleep)
+    return times
+
+
+def turns(limits, *services, per_minute=60):
+    async def take():
+        for service in services:
+            await limits.wait(service, per_minute)
+
+    asyncio.run(take())
+
+
+def test_requests_to_one_service_are_spaced_and_others_do_not_wait(slept):
+    turns(RateLimiter(10.0, 1, clock=lambda: 5.0), "a", "a", "b", "a")
+    assert slept == [0.0, 1.0, 0.0, 2.0]
+
+
+def test_a_wait_longer_than_the_limit_is_an_error(slept):
+    limits = RateLimiter(1.5, 1, clock=lambda: 0.0)
+    turns(limits, "a", "a")
+    with pytest.raises(RateLimitError, match="a may be asked again only in 2 s"):
+        turns(limits, "a")
+
+
+def test_a_refused_turn_does_not_push_the_queue_back(slept):
+    now = [0.0]
+    limits = RateLimiter(0.5, 1, clock=lambda: now[0])
+    turns(limits, "a")
+    for _ in range(5):
+        with pytest.raises(RateLimitError):
+            turns(limits, "a")
+    now[0] = 1.0
+    turns(limits, "a")
+    assert slept[-1] == 0.0
+
+
+def test_after_a_silence_some_requests_go_at_once_and_the_rate_is_kept(slept):
+    now = [0.0]
+    limits = RateLimiter(10.0, burst=3, clock=lambda: now[0])
+    turns(limits, *"aaaaa")
+    assert slept == [0.0, 0.0, 0.0, 1.0, 2.0]
+    now[0] = 100.0
+    turns(limits, *"aaaa")
+    assert slept[5:] == [0.0, 0.0, 0.0, 1.0]
+
+
+def test_a_pause_holds_for_its_service_only(slept):
+    limits = RateLimiter(10.0, clock=lambda: 0.0)
+    limits.pause("a", 60.0)
+    turns(limits, "b")
+    with pytest.raises(RateLimitError, match="60 s"):
+        turns(limits, "a")
+
+
+NOON = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def test_waits_double_and_stay_below_the_longest():
+    policy = RetryPolicy(retries=5, first_wait=1.0, longest_wait=4.0)
+    for attempt, most in enumerate([1, 2, 4, 4, 4], start=1):
+        wait = policy.wait()(SimpleNamespace(attempt_number=attempt))
+        assert most / 2 <= wait <= most
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("120", 120), ("1.5", 1.5), ("Fri, 01 May 2026 12:00:30 GMT", 30),
+        ("Fri, 01 May 2026 11:00:00 GMT", 0), ("", 0), ("-5", 0), ("soon", 0),
+        ("nan", 0), ("inf", 0), ("1e999", 0), ("Fri, 99 May", 0),
+    ],
+)  # fmt: skip
+def test_retry_after_is_read_as_a_number_or_a_date(header, seconds):
+    assert retry_after(header, NOON) == seconds

@@ -5,7 +5,7 @@ import resource
 
 import pytest
 
-from newfound_web.errors import StorageError
+from newfound_core.errors import StorageError
 from newfound_web.image_folder import INDEX, ImageFolder, Origin
 from newfound_web.pictures import PictureLimits, open_picture
 

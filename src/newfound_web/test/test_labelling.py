@@ -5,11 +5,10 @@ import asyncio
 
 import pytest
 
-from newfound_web.errors import ProviderError
+from newfound_web.errors import Outcome, ProviderError
 from newfound_web.labelling import Labeller
-from newfound_web.outcome import Outcome
 from newfound_web.pictures import PictureLimits
-from newfound_web.providers.contract import Candidate
+from newfound_web.providers.base import Candidate
 
 
 class Says:
@@ -77,7 +76,7 @@ def test_when_one_answers_with_nothing_nothing_was_found(ask):
 
 
 def test_when_time_is_up_what_has_come_is_given(ask):
-    answer = ask(Says("a", ("cup", 0.9)), Says("b", seconds=3600), seconds=2.0)
+    answer = ask(Says("a", ("cup", 0.9)), Says("b", seconds=3600), seconds=1.0)
     assert answer.outcome is Outcome.TIMEOUT
     assert labels(answer) == [("cup", "a")]
 
@@ -86,5 +85,5 @@ def test_when_time_is_up_what_has_come_is_given(ask):
 def test_a_crop_that_is_no_image_is_told(ask, crop):
     provider = Says("a", ("cup", 0.9))
     answer = ask(provider, crop=crop)
-    assert answer.outcome is Outcome.BAD_IMAGE
+    assert answer.outcome is Outcome.BAD_IMAGES
     assert provider.asked == 0

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from newfound_core.imagenet import imagenet_classifier
+from newfound_core.classifier import imagenet_classifier
 from newfound_web.vision import Vision
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from newfound_core.backbones.contract import Backbone, keep_stages
-from newfound_core.backbones.recipe import Recipe, Tensors
+from newfound_core.backbones.contract import Backbone, Recipe, Tensors, keep_stages
 from newfound_core.backbones.weights import ADVICE, load_strictly, read_weights
 from newfound_core.errors import BackboneError, ConfigError, WeightsError
 
@@ -18,10 +17,12 @@ from newfound_core.errors import BackboneError, ConfigError, WeightsError
 # since torchvision and timm take seconds.
 FAMILIES = {
     "efficientnet_lite": ("efficientnet_lite0",),
-    "resnets": ("resnet10", "resnet18", "resnet50"),
     "cifar_resnets": ("cifar_resnet8", "cifar_resnet18", "cifar_resnet20", "cifar_resnet32"),
-    "alexnets": ("alexnet", "alexnet_bn"),
-    "mobilenets": ("mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large"),
+    "torchvision_networks": (
+        *("resnet10", "resnet18", "resnet50"),
+        *("alexnet", "alexnet_bn"),
+        *("mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large"),
+    ),
 }
 
 
@@ -36,7 +37,7 @@ def build_backbone(
     stages: int | None = None,
     **options: Any,
 ) -> Backbone:
-    """Builds a network by name, with weights from a file or `"imagenet"`, or random ones.
+    """Build a network by name, with weights from a file or `"imagenet"`, or random ones.
 
     `stages` keeps only so many of its stages: a smaller and faster network whose features are
     the mean of an earlier map, still pretrained.
@@ -99,6 +100,6 @@ def _is_own(tensors: Tensors) -> bool:
 
 
 def _load_trunk(network: nn.Module, tensors: Tensors, recipe: Recipe, origin: str) -> None:
-    """Loads all but the classifier, whose random values are about to be dropped."""
+    """Load all but the classifier, whose random values are about to be dropped."""
     classifier = {k: v for k, v in network.state_dict().items() if k.startswith(recipe.classifier)}
     load_strictly(network, tensors | classifier, origin)

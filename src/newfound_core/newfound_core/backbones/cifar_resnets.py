@@ -6,8 +6,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from newfound_core.backbones.contract import Backbone, global_pool
-from newfound_core.backbones.recipe import Recipe
+from newfound_core.backbones.contract import Backbone, Recipe, global_pool
 from newfound_core.errors import ConfigError
 
 

@@ -1,7 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one contract behind which every network sits."""
+"""The one contract behind which every network sits.
+
+A named network is made as the library makes it and then cut into a backbone; weights are loaded
+between the two steps, while the tensors still have the names under which the library, and
+everyone else, publishes them.
+"""
 
 from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -80,7 +87,7 @@ class Backbone(nn.Module):
         return x
 
     def from_early(self, early: Tensor) -> Tensor:
-        """Goes on where `early_features` stopped, to the feature vector."""
+        """Continue where `early_features` stopped, to the feature vector."""
         for stage in list(self.stages)[self.branch_point :]:
             early = stage(early)
         return self.head(early)
@@ -111,3 +118,16 @@ def keep_stages(backbone: Backbone, count: int) -> Backbone:
 def global_pool() -> nn.Sequential:
     """The head of most networks: mean over the map, then flat."""
     return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(1))
+
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One network: how to create it, how to cut it, where its ImageNet weights are."""
+
+    create: Callable[..., nn.Module]  # options as keyword arguments; random weights
+    assemble: Callable[[nn.Module], Backbone]
+    classifier: tuple[str, ...] = ()  # prefixes of tensors that belong to the dropped classifier
+    imagenet: Callable[[], Tensors] | None = None

@@ -20,8 +20,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from newfound_core.backbones.contract import Backbone, global_pool
-from newfound_core.backbones.recipe import Recipe, Tensors
+from newfound_core.backbones.contract import Backbone, Recipe, Tensors, global_pool
 from newfound_core.backbones.weights import ADVICE, read_weights
 from newfound_core.errors import WeightsError
 
@@ -125,7 +124,7 @@ def _norm(channels: int) -> nn.BatchNorm2d:
 
 
 def _assemble(network: nn.Module) -> Backbone:
-    """Puts the activations behind the norms, and the parts where a backbone has them."""
+    """Put the activations behind the norms, and the parts where a backbone has them."""
     for block in [module for module in network.modules() if isinstance(module, Block)]:
         names = [name for name in block._modules if name.startswith("bn")]
         for name in names[:-1]:  # the last one is linear
@@ -161,7 +160,7 @@ def lite0_imagenet_weights() -> Tensors:
 
 
 def in_order_of(network: nn.Module, tensors: Tensors) -> Tensors:
-    """Gives tensors the names of a network's, place by place; every shape and role must fit."""
+    """Give tensors the names of a network's, place by place; every shape and role must fit."""
     expected = network.state_dict()
     if len(expected) != len(tensors):
         raise WeightsError(f"found {len(tensors)} tensors, the network has {len(expected)}")

@@ -12,8 +12,7 @@ from timm.layers import BatchNormAct2d
 from timm.models import PretrainedCfg
 from torch import Tensor, nn
 
-from newfound_core.backbones.contract import Backbone
-from newfound_core.backbones.recipe import Recipe, Tensors
+from newfound_core.backbones.contract import Backbone, Recipe, Tensors
 from newfound_core.backbones.weights import ADVICE, fetched, read_weights, require_network
 from newfound_core.errors import BackboneError, ConfigError, WeightsError
 
@@ -85,7 +84,7 @@ def timm_recipe(name: str) -> Recipe:
 
 
 def timm_settings(name: str) -> PretrainedCfg:
-    """What timm knows of a network's published weights: source, mean, std, classifier."""
+    """timm's record of a network's published weights: source, mean, std, classifier."""
     return timm.get_pretrained_cfg(name) or PretrainedCfg()
 
 
@@ -116,7 +115,7 @@ def timm_weights(name: str) -> Tensors:
 
 
 def assemble_timm(network: nn.Module) -> Backbone:
-    """Cuts a timm network into stem, stages and head; a cut counts if it computes the same."""
+    """Cut a timm network into stem, stages and head; a cut counts if it computes the same."""
     network.eval()
     whole = TimmFeatures(network)
     with torch.no_grad():
@@ -139,7 +138,7 @@ def assemble_timm(network: nn.Module) -> Backbone:
 
 
 def split_fused_norms(network: nn.Module) -> None:
-    """Replaces timm's fused norm and activation by the two layers, in place, same parameters."""
+    """Replace timm's fused norm and activation by the two layers, in place, same parameters."""
     for parent in list(network.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, BatchNormAct2d):

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from newfound_core.backbones.recipe import Tensors
+from newfound_core.backbones.contract import Tensors
 from newfound_core.errors import WeightsError
 from newfound_core.tensors import mismatches
 
@@ -65,7 +65,7 @@ def read_weights(path: Path) -> Tensors:
 
 
 def load_strictly(module: nn.Module, tensors: Tensors, origin: str) -> None:
-    """Loads every tensor, or raises a WeightsError that names those that do not fit.
+    """Load every tensor, or raise a WeightsError that names those that do not fit.
 
     Half-precision files are published too, so the type may differ.
     """
@@ -79,7 +79,7 @@ def load_strictly(module: nn.Module, tensors: Tensors, origin: str) -> None:
 
 
 def torchvision_weights(name: str) -> Callable[[], Tensors]:
-    """Where torchvision's first ImageNet weights of a network come from, once asked for."""
+    """Loader of torchvision's first ImageNet weights of a network."""
 
     def download() -> Tensors:
         from torchvision.models import get_model_weights
@@ -96,7 +96,7 @@ def torchvision_weights(name: str) -> Callable[[], Tensors]:
 
 
 def fetched(what: str, fetch: Callable[[], T]) -> T:
-    """What a library fetches; its errors are of many kinds and mean the same here."""
+    """Fetch through a library, whose errors are of many kinds and mean the same here."""
     try:
         return fetch()
     except Exception as error:
@@ -106,7 +106,7 @@ def fetched(what: str, fetch: Callable[[], T]) -> T:
 
 
 def require_network(url: str, what: str) -> None:
-    """Says within seconds that a site cannot be reached, where libraries retry for minutes."""
+    """Raise within seconds if a site cannot be reached, where libraries retry for minutes."""
     host = urlparse(url).hostname or url
     if getproxies():
         return  # the proxy reaches what this machine cannot; the library knows how to ask it

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One frame: proposals, their features, and what the knowledge of now says about each."""
+"""Detection in one frame: proposals, their embeddings, and a label or "unknown" for each."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from newfound_core.detection.boxes import distinct
+from newfound_core.detection.crops import crop_features, crops_of
 from newfound_core.detection.proposals import Proposer
-from newfound_core.detection.regions import crop_features, crops_of
 from newfound_core.knowledge.contents import Knowledge
 
 
@@ -23,18 +23,18 @@ class Detection:
     score: float  # 0 to 1, of the class or of the nearest one
     distance: float
     rejection_threshold: float
-    look: np.ndarray  # float32 [D], its embedding at length 1: for telling objects apart
+    embedding: np.ndarray  # float32 [D], of length 1: for telling objects apart
     crop: np.ndarray  # uint8 [h, w, 3], a view into the image: what the network saw
 
     @property
     def known(self) -> bool:
-        """Whether it has a name."""
+        """Whether it has a label."""
         return bool(self.label)
 
 
 @dataclass(frozen=True)
 class DetectorConfig:
-    """How many regions of a frame are looked at, and how they are cut out."""
+    """How many regions of a frame are classified, and how they are cropped."""
 
     max_regions: int = 10
     min_objectness: float = -1.0  # below it a region is no object; negative: the proposer's own
@@ -43,7 +43,7 @@ class DetectorConfig:
 
 
 class Detector:
-    """Finds and names objects; holds no state, so knowledge can be exchanged between frames."""
+    """Finds and labels objects; holds no state, so knowledge can be exchanged between frames."""
 
     def __init__(self, proposer: Proposer, config: DetectorConfig | None = None) -> None:
         self.proposer = proposer
@@ -76,20 +76,20 @@ class Detector:
 
 
 @torch.inference_mode()
-def looks_of(knowledge: Knowledge, crops: list[np.ndarray]) -> np.ndarray:
-    """Embeddings of crops at length 1, float32 [N, D]."""
+def embed_crops(knowledge: Knowledge, crops: list[np.ndarray]) -> np.ndarray:
+    """Embeddings of crops, of length 1, float32 [N, D]."""
     model = knowledge.model
     embedding = model.shaped(crop_features(knowledge.loaded, crops))
     return torch.nn.functional.normalize(embedding, dim=1).cpu().numpy()
 
 
-def names_of(knowledge: Knowledge, crops: list[np.ndarray]) -> list[str]:
+def label_crops(knowledge: Knowledge, crops: list[np.ndarray]) -> list[str]:
     """Labels of crops; empty for the unknown."""
     return [label for label, *_ in _decide(knowledge, crops)]
 
 
 def same_network(one: Knowledge, other: Knowledge) -> bool:
-    """Whether looks by one of them can be compared with looks by the other."""
+    """Whether embeddings by one can be compared with embeddings by the other."""
     tensors, others = one.model.backbone.state_dict(), other.model.backbone.state_dict()
     return (
         one.loaded.metadata.preprocessing == other.loaded.metadata.preprocessing
@@ -105,7 +105,7 @@ def _decide(
     model, labels = knowledge.model, knowledge.labels
     embedding = model.shaped(crop_features(knowledge.loaded, crops))
     decision = model.head.decide(embedding)
-    looks = torch.nn.functional.normalize(embedding, dim=1).cpu().numpy()
+    embeddings = torch.nn.functional.normalize(embedding, dim=1).cpu().numpy()
     columns = (
         decision.label.tolist(),
         decision.nearest.tolist(),
@@ -114,8 +114,10 @@ def _decide(
         decision.rejection_threshold.tolist(),
     )
     return [
-        (_name(labels, label), _name(labels, nearest), score, distance, threshold, look)
-        for label, nearest, score, distance, threshold, look in zip(*columns, looks, strict=True)
+        (_name(labels, label), _name(labels, nearest), score, distance, threshold, row)
+        for label, nearest, score, distance, threshold, row in zip(
+            *columns, embeddings, strict=True
+        )
     ]
 
 

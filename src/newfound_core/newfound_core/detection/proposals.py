@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of proposers: an image in, boxes of what may be an object out."""
+"""Proposers: an image in, boxes of what may be an object out. The simplest: the whole image."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -44,3 +44,15 @@ class Proposer(Protocol):
         another size, not finite or 0 where nothing was measured; None if there is none.
         """
         ...
+
+
+class WholeImage:
+    """One box: the image."""
+
+    needs_depth = False
+    min_objectness = 0.0
+
+    def propose(self, rgb: np.ndarray, depth: np.ndarray | None) -> Proposals:
+        """The whole image, for certain."""
+        height, width = rgb.shape[:2]
+        return Proposals(np.array([[0, 0, width, height]], np.float32), np.ones(1, np.float32))

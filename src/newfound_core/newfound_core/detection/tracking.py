@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same object over frames: by where it is, and by what it looks like."""
+"""Track objects over frames by box overlap and embedding."""
 
 import math
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ class TrackerConfig:
     """When two sightings are of one object."""
 
     min_iou: float = 0.3  # of the boxes in consecutive sightings
-    min_similarity: float = 0.4  # of the looks (cosine) even where boxes overlap
-    return_similarity: float = 0.8  # of the looks where they do not: it moved, or came back
+    min_similarity: float = 0.4  # cosine of the embeddings, even where boxes overlap
+    return_similarity: float = 0.8  # the same where they do not: it moved, or came back
     lost_after: int = 30  # frames without a sighting after which a track ends
     max_tracks: int = 64  # the longest unseen ends first
 
@@ -36,7 +36,7 @@ class Tracker:
         self._next = 1
         self._ids = np.zeros(0, np.int64)
         self._boxes = np.zeros((0, 4), np.float32)
-        self._looks = np.zeros((0, 0), np.float32)  # [T, D]; a row of NaN: not known
+        self._embeddings = np.zeros((0, 0), np.float32)  # [T, D]; a row of NaN: not known
         self._unseen = np.zeros(0, np.int64)  # frames since the last sighting
 
     @property
@@ -44,9 +44,9 @@ class Tracker:
         """Numbers of the objects that are followed now."""
         return set(self._ids.tolist())
 
-    def update(self, boxes: np.ndarray, looks: np.ndarray) -> np.ndarray:
-        """The track of each of N objects: boxes [N, 4], looks [N, D] at length 1."""
-        tracks = self._match(boxes, looks)
+    def update(self, boxes: np.ndarray, embeddings: np.ndarray) -> np.ndarray:
+        """The track of each of N objects: boxes [N, 4], embeddings [N, D] of length 1."""
+        tracks = self._match(boxes, embeddings)
         self._unseen += 1
         if not len(boxes):
             self._end_lost()
@@ -54,31 +54,38 @@ class Tracker:
         new = np.flatnonzero(tracks < 0)
         seen = np.flatnonzero(tracks >= 0)
         rows = tracks[seen]
-        self._boxes[rows], self._looks[rows], self._unseen[rows] = boxes[seen], looks[seen], 0
+        self._boxes[rows], self._embeddings[rows], self._unseen[rows] = (
+            boxes[seen],
+            embeddings[seen],
+            0,
+        )
         tracks[new] = len(self._ids) + np.arange(len(new))
         self._ids = np.concatenate([self._ids, self._next + np.arange(len(new))])
         self._next += len(new)
         self._boxes = np.concatenate([self._boxes, boxes[new].astype(np.float32)])
-        self._looks = np.concatenate([self._looks, looks[new].astype(np.float32)])
+        self._embeddings = np.concatenate([self._embeddings, embeddings[new].astype(np.float32)])
         self._unseen = np.concatenate([self._unseen, np.zeros(len(new), np.int64)])
         numbers = self._ids[tracks]
         self._end_lost()
         return numbers
 
-    def forget_looks(self) -> None:
-        """Looks are not comparable any more, because the network has changed; boxes still are."""
-        self._looks = np.full((len(self._ids), 0), np.nan, np.float32)
+    def forget_embeddings(self) -> None:
+        """Embeddings of another network are not comparable; boxes still are."""
+        self._embeddings = np.full((len(self._ids), 0), np.nan, np.float32)
 
-    def _match(self, boxes: np.ndarray, looks: np.ndarray) -> np.ndarray:
+    def _match(self, boxes: np.ndarray, embeddings: np.ndarray) -> np.ndarray:
         """The row of the track of each object, -1 for a new one."""
         found = np.full(len(boxes), -1, np.int64)
         if not len(boxes):
             return found
-        if self._looks.shape[1] != looks.shape[1]:
-            self._looks = np.full((len(self._ids), looks.shape[1]), np.nan, np.float32)
+        if self._embeddings.shape[1] != embeddings.shape[1]:
+            self._embeddings = np.full((len(self._ids), embeddings.shape[1]), np.nan, np.float32)
         if not len(self._ids):
             return found
-        overlap, similarity = iou(boxes.astype(np.float32), self._boxes), looks @ self._looks.T
+        overlap, similarity = (
+            iou(boxes.astype(np.float32), self._boxes),
+            embeddings @ self._embeddings.T,
+        )
         alike = np.nan_to_num(similarity, nan=1.0) >= self.config.min_similarity
         score = overlap + 0.5 * np.nan_to_num(similarity)
         _greedy(np.where((overlap >= self.config.min_iou) & alike, score, -np.inf), found)
@@ -93,7 +100,7 @@ class Tracker:
             kept = np.isin(np.arange(len(kept)), newest) & kept
         if not kept.all():
             self._ids, self._boxes = self._ids[kept], self._boxes[kept]
-            self._looks, self._unseen = self._looks[kept], self._unseen[kept]
+            self._embeddings, self._unseen = self._embeddings[kept], self._unseen[kept]
 
 
 def _greedy(scores: np.ndarray, found: np.ndarray) -> None:

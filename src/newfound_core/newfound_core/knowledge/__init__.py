@@ -3,11 +3,10 @@
 
     <root>/versions/000007/    a checkpoint, never changed once it is there
     <root>/current             relative link to the version in use, replaced atomically
-    <root>/jobs/<id>/          learning jobs
-    <root>/unknowns/           objects that nobody has named yet
+    <root>/jobs/<id>/          learning jobs (newfound_core.learning.job)
+    <root>/unknowns/           unknown objects (newfound_core.detection.unknown_store)
     <root>/lock                held by the one process that uses the folder
 
-`knowledge_base` keeps the versions, `version_note` says how each came about, `folder_lock`
-keeps a second process out. These three import neither torch nor OpenCV; `contents` reads a
-version as a model.
+`knowledge_base` keeps the versions, `labels` says when two labels are the same; neither imports
+torch or OpenCV. `contents` reads a version as a model.
 """

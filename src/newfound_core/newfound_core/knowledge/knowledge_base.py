@@ -1,38 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
 """Versions on disk, one of them current; killed at any moment, no version is lost or half there.
 
-A version is written aside and renamed, then read back, and only then does the link `current`
-move to it. Whoever opens the folder next finds the old version or the new one in use.
+A version is written to a hidden folder and renamed, then read back, and only then does the link
+`current` move to it. The next process finds the old version or the new one in use.
 """
 
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from newfound_core.errors import (
     CheckpointError,
     DamagedError,
+    DataError,
     KnowledgeError,
     NewfoundError,
     StorageError,
     UnknownVersionError,
 )
-from newfound_core.knowledge.version_note import (
-    VersionNote,
-    classes_after,
-    read_note,
-    write_note,
+from newfound_core.storage import (
+    FolderLock,
+    atomic_directory,
+    fsync,
+    fsync_tree,
+    read_format,
+    remove_tree,
+    write_json,
 )
-from newfound_core.storage import FolderLock, atomic_directory, fsync, fsync_tree
 
 CURRENT, VERSIONS = "current", "versions"
+_NOTE, _NOTE_FORMAT = "note.json", 1  # how a version came about, beside its checkpoint
 _NUMBER = re.compile(r"\d{6,}")
+Origin = Literal["shipped", "learned"]
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ClassNote:
+    """Since when a class is known."""
+
+    origin: Origin
+    since_version: int
+    learned: float  # s since 1970; 0 if it is not known
+
+    def __post_init__(self) -> None:
+        if self.origin not in get_args(Origin) or not isinstance(self.since_version, int):
+            raise ValueError(f"not a note of a class: {self}")
+
+
+@dataclass(frozen=True)
+class VersionNote:
+    """Why a version was made, when, and since when it has each of its classes."""
+
+    reason: str  # for people
+    made: float  # s since 1970
+    classes: Mapping[str, ClassNote] = field(default_factory=dict)
+    job: str = ""  # the learning job that made it; empty if none did
 
 
 @dataclass(frozen=True)
@@ -41,7 +69,7 @@ class Opened(Generic[T]):
 
     version: int
     content: T  # what the base's `read` made of it
-    complaints: list[str] = field(default_factory=list)  # versions that could not be read
+    warnings: list[str] = field(default_factory=list)  # versions that could not be read
 
 
 class KnowledgeBase(Generic[T]):
@@ -65,7 +93,7 @@ class KnowledgeBase(Generic[T]):
         """Let another process have the folder."""
         self._lock.close()
 
-    # What is there.
+    # Reading.
 
     @property
     def folder_of_versions(self) -> Path:
@@ -84,9 +112,19 @@ class KnowledgeBase(Generic[T]):
         return version if version in self.versions() else None
 
     def versions(self) -> list[int]:
-        """Every version on disk, ascending."""
-        entries = self.folder_of_versions.iterdir()
-        return sorted(int(e.name) for e in entries if _NUMBER.fullmatch(e.name) and e.is_dir())
+        """Every version on disk, ascending; raises a StorageError if the folder is gone."""
+        with _disk(self.folder_of_versions):
+            found = [e for e in self.folder_of_versions.iterdir() if e.is_dir()]
+        return sorted(int(e.name) for e in found if _NUMBER.fullmatch(e.name))
+
+    def problem(self) -> str:
+        """What keeps the knowledge base from being changed; empty if nothing does."""
+        if self.folder_of_versions.is_dir():
+            return ""
+        return (
+            f"the knowledge base {self.root} was deleted: what is known is in memory only. "
+            "Restore the folder, or restart the node to begin with its checkpoint"
+        )
 
     def folder(self, version: int) -> Path:
         """Where a version is, or would be."""
@@ -101,7 +139,7 @@ class KnowledgeBase(Generic[T]):
         notes = ((version, self.note(version)) for version in reversed(self.versions()))
         return next((v for v, note in notes if job and note and note.job == job), None)
 
-    # Start.
+    # Opening.
 
     def open(self, shipped: Callable[[Path], Iterable[str]] | None = None) -> Opened[T]:
         """The current version; if it cannot be read, the newest that can, and `current` moves.
@@ -109,29 +147,34 @@ class KnowledgeBase(Generic[T]):
         Where there is none, `shipped` is called to write the first one and name its classes.
         """
         current = self.current
-        complaints: list[str] = []
+        warnings: list[str] = []
         others = [v for v in reversed(self.versions()) if v != current]
         for version in ([current] if current is not None else []) + others:
             try:
-                opened = Opened(version, self._read(self.folder(version)), complaints)
+                opened = Opened(version, self._read(self.folder(version)), warnings)
             except NewfoundError as error:
-                complaints.append(f"version {version} cannot be read: {error}")
+                warnings.append(f"version {version} cannot be read: {error}")
                 continue
             if version != current:
                 self._point_to(version)
             return opened
-        return self._start_anew(shipped, complaints)
+        return self._start_anew(shipped, warnings)
 
     def _start_anew(
-        self, shipped: Callable[[Path], Iterable[str]] | None, complaints: list[str]
+        self, shipped: Callable[[Path], Iterable[str]] | None, warnings: list[str]
     ) -> Opened[T]:
         if shipped is None:
-            reasons = "; ".join(complaints) or "there are no versions"
+            reasons = "; ".join(warnings) or "there are no versions"
             raise DamagedError(f"{self.root} holds no knowledge that can be read: {reasons}")
         version = self._add(shipped, "shipped", None)  # nothing is inherited from the damaged
-        return Opened(version, self.switch(version), complaints)
+        return Opened(version, self.switch(version), warnings)
 
-    # Change. A new version is added, and then switched to.
+    # Changing: a new version is added, and then switched to.
+
+    def check(self) -> None:
+        """Raise a StorageError if the folder is gone."""
+        if problem := self.problem():
+            raise StorageError(problem)
 
     def add(self, write: Callable[[Path], Iterable[str]], reason: str) -> int:
         """Add a version: `write` fills a folder and returns the labels of its classes."""
@@ -187,8 +230,6 @@ class KnowledgeBase(Generic[T]):
             self._remove(old)
         return content
 
-    # Inside.
-
     def _next(self) -> int:
         return max(self.versions(), default=0) + 1
 
@@ -212,21 +253,43 @@ class KnowledgeBase(Generic[T]):
         return [v for v in self.versions()[: -self._keep] if v != self.current]
 
     def _remove(self, version: int) -> None:
-        """Renamed first: a version is never seen half removed. What stays is swept later.
-
-        The version in use stays, whoever asks.
-        """
-        if version == self.current:
-            return
-        hidden = self.folder_of_versions / f".{version:06d}.removed"
-        with suppress(OSError):
-            self.folder(version).rename(hidden)
-            shutil.rmtree(hidden)
+        """Remove a version, unless it is the one in use."""
+        if version != self.current:
+            with suppress(OSError):
+                remove_tree(self.folder(version))
 
     def _sweep(self) -> None:
-        """Remove what interrupted writers left behind; we hold the lock, so none is at work."""
+        """Remove what interrupted writers left behind; the lock is held, so none is at work."""
         for entry in self.folder_of_versions.glob(".*"):
             shutil.rmtree(entry, ignore_errors=True)
+
+
+def classes_after(
+    before: VersionNote | None, labels: Iterable[str], version: int, made: float
+) -> dict[str, ClassNote]:
+    """Notes for the classes of a new version: old ones as they were, new ones learned now."""
+    if before is None:
+        return {label: ClassNote("shipped", version, 0.0) for label in labels}
+    new = ClassNote("learned", version, made)
+    return {label: before.classes.get(label, new) for label in labels}
+
+
+def write_note(folder: Path, note: VersionNote) -> None:
+    """Write it into a version that is being made."""
+    write_json(folder / _NOTE, {"format": _NOTE_FORMAT, **asdict(note)})
+
+
+def read_note(folder: Path) -> VersionNote | None:
+    """The note of a version; None if there is none that can be read, which is no harm."""
+    try:
+        return _parse_note(read_format(folder / _NOTE, _NOTE_FORMAT))
+    except (DataError, OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _parse_note(values: dict[str, Any]) -> VersionNote:
+    classes = {label: ClassNote(**entry) for label, entry in values.pop("classes").items()}
+    return VersionNote(**values, classes=classes)
 
 
 def _note(

@@ -7,7 +7,7 @@ logits = onda.predict(frame)          # adapts while it predicts
 
 from newfound_core.onda.adapter import Onda, OndaStatus
 from newfound_core.onda.config import OndaConfig
-from newfound_core.onda.drift import Drift
-from newfound_core.onda.estimate import PendingUpdate, ReadyUpdate
+from newfound_core.onda.estimators import PendingUpdate, ReadyUpdate
+from newfound_core.onda.statistics import Drift
 
 __all__ = ["Drift", "Onda", "OndaConfig", "OndaStatus", "PendingUpdate", "ReadyUpdate"]

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adapter: predicts every frame with the current statistics and lets them follow.
+"""ONDA: predict every frame with the current statistics, and let them follow the stream.
 
-    mean     <- (1 - momentum) mean     + momentum * mean of the latest frames
-    variance <- (1 - momentum) variance + momentum * n / (n - 1) * variance of the latest frames
+M. Mancini, H. Karaoguz, E. Ricci, P. Jensfelt, B. Caputo, "Kitting in the Wild through Online
+Domain Adaptation", IROS 2018, arXiv:1807.01028; thesis 2.6.3 (its equations have no numbers). With
+the statistics mu^, var^ of the latest n frames, from mu_0, var_0 of the source on,
 
-Only statistics of batch normalisation change: no parameter, no dropout, no mode.
+    mu_t  = (1 - alpha) mu_{t-1}  + alpha mu^
+    var_t = (1 - alpha) var_{t-1} + alpha n / (n - 1) var^
+
+where n counts the values behind var^, those of all positions after a convolution. Only statistics
+of batch normalisation change: no parameter, no dropout, no mode.
 
 In a layer with several domains (`DomainBatchNorm`) every domain follows the frames weighted
 by their assignment to it, and its step is scaled by its mean weight in them: a domain that
@@ -21,23 +26,42 @@ import torch
 from torch import Tensor, nn
 
 from newfound_core.errors import BackboneError, ConfigError
-from newfound_core.onda.batch import BatchEstimator
 from newfound_core.onda.config import LIVE_OPTIONS, OndaConfig
-from newfound_core.onda.drift import Drift, measure_drift
-from newfound_core.onda.estimate import Estimator, PendingUpdate, ReadyUpdate
-from newfound_core.onda.folding import FoldedNetwork, fold
-from newfound_core.onda.frames import as_batch_of_one, label_and_entropy, logits_of
-from newfound_core.onda.guards import Anchor, RedundancyFilter
-from newfound_core.onda.layers import NormalizationLayers, Statistics
-from newfound_core.onda.memory import BalancedMemory, LatestFrames, Observation
-from newfound_core.onda.settling import Settling
-from newfound_core.onda.state import read_state, write_state
-from newfound_core.onda.streaming import StreamingEstimator
+from newfound_core.onda.estimators import (
+    BatchEstimator,
+    Estimator,
+    PendingUpdate,
+    ReadyUpdate,
+    StreamingEstimator,
+)
+from newfound_core.onda.folding import (
+    FoldedNetwork,
+    as_batch_of_one,
+    fold,
+    label_and_entropy,
+    logits_of,
+)
+from newfound_core.onda.safeguards import (
+    Anchor,
+    BalancedMemory,
+    LatestFrames,
+    Observation,
+    RedundancyFilter,
+    Settling,
+)
+from newfound_core.onda.statistics import (
+    Drift,
+    NormalizationLayers,
+    Statistics,
+    measure_drift,
+    read_state,
+    write_state,
+)
 
 
 @dataclass
 class OndaStatus:
-    """What the adapter has done so far."""
+    """Counters of the adapter."""
 
     frames: int = 0  # predicted
     counted: int = 0  # of these, gathered for an update
@@ -50,7 +74,7 @@ class OndaStatus:
 
 
 class Onda:
-    """Adapts the statistics of `network`, which must be in evaluation mode, while it predicts.
+    """Adapter of the statistics of `network`, which must be in evaluation mode.
 
     With `inline=True` an update runs inside `predict`, after the prediction is made. With
     `inline=False` the caller moves the slow part elsewhere:
@@ -104,7 +128,7 @@ class Onda:
 
     @torch.no_grad()
     def __call__(self, frame: Tensor) -> Any:
-        """What the network itself returns for one frame, which is learned from."""
+        """Run the network on one frame, and learn from it."""
         frame = as_batch_of_one(frame)
         with self._lock:
             self._status.frames += 1
@@ -199,16 +223,16 @@ class Onda:
             self._folded.refresh(served)
 
     def _check_anchor(self) -> None:
-        complaint = self._anchor.complaint(self.drift(), self.config)
-        if complaint is not None:
+        problem = self._anchor.problem(self.drift(), self.config)
+        if problem is not None:
             self.reset()
             self._status.resets += 1
-            self._status.last_reset = f"{complaint} at frame {self._status.frames}"
+            self._status.last_reset = f"{problem} at frame {self._status.frames}"
 
     # State
 
     def drift(self) -> Drift:
-        """How far the online statistics are from the source."""
+        """Distance of the online statistics from the source."""
         with self._lock:
             return measure_drift(self._layers, self._source, self._online)
 

@@ -9,7 +9,7 @@ from newfound_core.errors import ConfigError
 
 @dataclass(frozen=True)
 class OndaConfig:
-    """How fast the statistics follow the stream, and what guards them."""
+    """Speed at which the statistics follow the stream, and safeguards."""
 
     frames_per_update: int = 10  # n_t in the thesis
     momentum: float = 0.1  # alpha in the thesis

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network as it serves: normalisation folded into the layer before it.
+"""The network as it serves: one frame in, logits out, normalisation folded into convolutions.
+
+The network as it serves: normalisation folded into the layer before it.
 
     BN(W x + b) = (s W) x + s (b - mean) + beta,   s = gamma / sqrt(variance + eps)
 
@@ -8,6 +10,7 @@ The folded weights are computed anew whenever the statistics change, some millis
 """
 
 import copy
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +18,38 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from newfound_core.onda.frames import logits_of
-from newfound_core.onda.layers import NormalizationLayers, Statistics
+from newfound_core.errors import DataError
+from newfound_core.onda.statistics import NormalizationLayers, Statistics
+
+
+def as_batch_of_one(frame: Tensor) -> Tensor:
+    """One frame with its batch dimension; anything else is a `DataError`."""
+    batch = frame[None] if frame.dim() in (1, 3) else frame
+    if batch.dim() not in (2, 4) or batch.shape[0] != 1 or not batch.is_floating_point():
+        raise DataError(
+            f"expected one frame, a float tensor [C, H, W] or [1, C, H, W] (or a feature vector), "
+            f"got {frame.dtype} {list(frame.shape)}"
+        )
+    return batch
+
+
+def logits_of(output: Any) -> Tensor:
+    """The logits in what a network returns: a tensor, or a tuple with a field `logits`."""
+    logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if not isinstance(logits, Tensor) or logits.dim() != 2:
+        raise DataError(
+            "expected the network to return logits [1, classes], or a tuple with such a field "
+            f"`logits`, got {type(output).__name__}"
+        )
+    return logits
+
+
+def label_and_entropy(logits: Tensor) -> tuple[int, float]:
+    """The predicted class, and the prediction's entropy as a share of the largest possible."""
+    probabilities = logits.float().softmax(-1)
+    entropy = float(torch.special.entr(probabilities).sum())
+    return int(probabilities.argmax()), entropy / math.log(max(2, len(logits)))
+
 
 _FOLDABLE = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 _NORMALIZATION = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -82,9 +115,9 @@ class FoldedNetwork:
             torch.mul(weight, self._scale[rows].view(-1, *[1] * (weight.dim() - 1)), out=folded)
 
     def unfold(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """From statistics of what `observed` shows to those of the network's own layers.
+        """Convert statistics of what `observed` shows to those of the network's own layers.
 
-        Where a layer multiplies by nil its input cannot be seen, nor does it matter: there the
+        Where a layer multiplies by zero its input cannot be seen, nor does it matter: there the
         statistics are taken to be what they were.
         """
         blind = self._scale == 0

@@ -1,5 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""B-DOC: features clustered globally and locally, a learnt distance threshold per class."""
+"""B-DOC: features clustered globally and locally, a learnt rejection threshold per class.
+
+D. Fontanel, F. Cermelli, M. Mancini, S. Rota Bulò, E. Ricci, B. Caputo, "Boosting Deep Open World
+Recognition by Clustering", RA-L 2020, arXiv:2004.13849; thesis 3.5.4, equations 3.30 to 3.35. With
+d_c(x) = ||f(x) - mu_c||² / sigma², or a form of it,
+
+    l_GC = -log softmax_c(-d_c(x)) of the own class                                   (3.30, 3.31)
+    l_LC = -log of the own class's share of exp(-||f(x) - f(x_j)||² / T) in the batch       (3.32)
+    L    = l_GC + lambda l_LC + gamma ||f - f_old||                                         (3.33)
+    unknown if d_c(x) > Delta_c for all c                                                   (3.34)
+    Delta minimises sum_k max(0, m (d_k(x) - Delta_k)), m = +1 for the own class, else -1   (3.35)
+
+(3.30 normalises twice as printed, and 3.35 is printed with m the other way round.)
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, get_args
@@ -7,16 +20,21 @@ from typing import ClassVar, get_args
 import torch
 from torch import Tensor
 
-from newfound_core.open_world.distances import DistanceForm, scaled_distances, squared_distances
-from newfound_core.open_world.head import OpenWorldHead
-from newfound_core.open_world.head_config import HeadConfig
+from newfound_core.open_world.head import HeadConfig, OpenWorldHead
 from newfound_core.open_world.losses import (
     distillation_loss,
+    exact_thresholds,
     global_clustering_loss,
     local_clustering_loss,
+    own_class,
+    percentile_threshold,
 )
-from newfound_core.open_world.means import FeatureSums
-from newfound_core.open_world.thresholds import exact_thresholds, own_class, percentile_threshold
+from newfound_core.open_world.means import (
+    DistanceForm,
+    FeatureSums,
+    scaled_distances,
+    squared_distances,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +88,7 @@ class Bdoc(OpenWorldHead):
 
     @property
     def trains_features(self) -> bool:
-        """In every step."""
+        """True: features are trained in every step."""
         return True
 
     @property

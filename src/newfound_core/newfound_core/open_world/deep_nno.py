@@ -1,5 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepNNO: features trained end to end, one score threshold followed during training."""
+"""DeepNNO: features trained end to end, one score threshold followed during training.
+
+M. Mancini, H. Karaoguz, E. Ricci, P. Jensfelt, B. Caputo, "Knowledge is Never Enough: Towards Web
+Aided Deep Open World Recognition", ICRA 2019, arXiv:1906.01258; thesis 3.5.3, equations 3.20 to
+3.29. With class means mu_c (3.21, in `means`) and old features f_old,
+
+    s_c(x)  = exp(-||f(x) - mu_c|| / 2)                                                     (3.20)
+    unknown if s_c(x) <= Delta for all c                                                    (3.22)
+    Delta   <- (t Delta + mean over classes of the weighted mean score) / (t + 1)     (3.23, 3.24)
+    w       = w+ if the own score is above Delta, else w-                                   (3.25)
+    L       = -log s_own - sum_{c != own} log(1 - s_c) + lambda ||f - f_old||        (3.27 to 3.29)
+"""
 
 import math
 from dataclasses import dataclass
@@ -8,10 +19,9 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from newfound_core.open_world.distances import root, squared_distances
-from newfound_core.open_world.head import OpenWorldHead
-from newfound_core.open_world.head_config import HeadConfig
+from newfound_core.open_world.head import HeadConfig, OpenWorldHead
 from newfound_core.open_world.losses import distillation_loss, one_against_rest_loss
+from newfound_core.open_world.means import root, squared_distances
 
 ThresholdSource = Literal["training", "held_out"]
 
@@ -66,7 +76,7 @@ class DeepNno(OpenWorldHead):
 
     @property
     def trains_features(self) -> bool:
-        """In every step."""
+        """True: features are trained in every step."""
         return True
 
     @property

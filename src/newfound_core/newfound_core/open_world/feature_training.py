@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training loop of a step: the network learns, means and threshold follow."""
+"""The training loop of a step: the network learns, means and threshold follow.
+
+Only the named parts of a network train; the part in front of them can be cut off and cached.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,15 +12,62 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from newfound_core.errors import CheckpointError, TrainingError
-from newfound_core.open_world.inputs import Inputs, chunks, class_indices
+from newfound_core.backbones import Backbone
+from newfound_core.errors import CheckpointError, ConfigError, TrainingError
+from newfound_core.open_world.inputs import Inputs, MemoryBatchSampler, chunks, class_indices
 from newfound_core.open_world.memory import Sample
 from newfound_core.open_world.model import OpenWorldModel
-from newfound_core.open_world.sampler import MemoryBatchSampler
-from newfound_core.open_world.sharing import Sharing
 from newfound_core.open_world.step_config import EpochState, Hooks, Progress, StepConfig
-from newfound_core.open_world.trunk import set_trainable, split, train_mode
-from newfound_core.precision import autocast
+from newfound_core.optimization import ProcessGroup, autocast, backward
+from newfound_core.resume import model_tensors, restore_optimizer, training_tensors
+
+
+def set_trainable(network: nn.Module, parts: Sequence[str] | None) -> list[nn.Parameter]:
+    """Let only the named submodules train (all if None) and return their parameters."""
+    network.requires_grad_(parts is None)
+    for part in parts or ():
+        _submodule(network, part).requires_grad_(True)
+    return [parameter for parameter in network.parameters() if parameter.requires_grad]
+
+
+def train_mode(
+    network: nn.Module, parts: Sequence[str] | None, *, batch_statistics: bool = True
+) -> None:
+    """Put the trainable submodules in training mode; all others keep their statistics.
+
+    Without `batch_statistics` batch normalisation keeps them everywhere.
+    """
+    network.train(parts is None)
+    for part in parts or ():
+        _submodule(network, part).train()
+    if not batch_statistics:
+        for module in network.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.eval()
+
+
+def split(network: nn.Module) -> tuple[nn.Sequential, nn.Sequential]:
+    """Cut a network into a frozen trunk, as long as possible, and the rest.
+
+    A `Backbone` is cut between its stages; any other network is all trunk if nothing of it
+    trains, else all rest.
+    """
+    parts = [network]
+    if isinstance(network, Backbone):
+        parts = [network.stem, *network.stages, network.head]
+    trains = [any(p.requires_grad for p in part.parameters()) for part in parts]
+    cut = trains.index(True) if any(trains) else len(parts)
+    return nn.Sequential(*parts[:cut]), nn.Sequential(*parts[cut:])
+
+
+def _submodule(network: nn.Module, name: str) -> nn.Module:
+    try:
+        return network.get_submodule(name)
+    except AttributeError as error:
+        known = ", ".join(name for name, _ in network.named_children())
+        raise ConfigError(
+            f"the network has no part named {name!r}; its main parts are {known}"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -43,7 +93,7 @@ def train_features(
     *,
     hooks: Hooks,
     resume: EpochState | None = None,
-    sharing: Sharing | None = None,
+    process_group: ProcessGroup | None = None,
 ) -> None:
     """Train the network of `model` in place; `old_model` is what distillation holds it to."""
     parameters = set_trainable(model.backbone, config.trainable)
@@ -60,15 +110,15 @@ def train_features(
         memory_share=config.memory_share,
         seed=_seed(model, config),
     )
-    sharing = sharing or Sharing()
-    batches = _TrainingBatches(model, old_model, data, config, sharing)
-    start = _restore(resume, model, optimizer, parameters) if resume else 0
+    process_group = process_group or ProcessGroup()
+    batches = _TrainingBatches(model, old_model, data, config, process_group)
+    start = _restore(resume, model, optimizer) if resume else 0
     for epoch in range(start, config.epochs):
         for group in optimizer.param_groups:
             group["lr"] = config.rate(epoch)
         train_mode(model.backbone, config.trainable, batch_statistics=config.batch_statistics)
         model.head.begin_epoch(epoch, config.epochs)
-        with _own_randomness(_seed(model, config) + epoch, sharing.rank):
+        with _own_randomness(_seed(model, config) + epoch, process_group.rank):
             losses = _train_epoch(
                 model,
                 optimizer,
@@ -78,7 +128,7 @@ def train_features(
                 config=config,
                 hooks=hooks,
             )
-        tensors = _state(model, optimizer, parameters)
+        tensors = training_tensors(model, optimizer)
         hooks.on_epoch_end(EpochState(epoch + 1, tensors, losses))
     model.eval()
 
@@ -99,10 +149,10 @@ def _train_epoch(
         features, old_features, labels = batches.get(indices, generator)
         terms = model.head.loss(features, labels, old_features)
         losses = {name: float(term.detach()) for name, term in terms.items()}
-        optimizer.zero_grad()
-        terms["total"].backward()
-        batches.sharing.sum_gradients(p for g in optimizer.param_groups for p in g["params"])
-        _step(optimizer, losses, epoch, config)
+        max_norm = float("inf") if config.clip_gradient is None else config.clip_gradient
+        norm = backward(terms["total"], optimizer, batches.process_group, max_norm)
+        _require_finite(losses, norm, epoch, config)
+        optimizer.step()
         model.head.observe(features.detach(), labels)
         for name, value in losses.items():
             sums[name] = sums.get(name, 0.0) + value / len(sampler)
@@ -111,24 +161,20 @@ def _train_epoch(
     return sums
 
 
-def _step(
-    optimizer: torch.optim.Optimizer, losses: dict[str, float], epoch: int, config: StepConfig
+def _require_finite(
+    losses: dict[str, float], norm: Tensor, epoch: int, config: StepConfig
 ) -> None:
-    """Take the optimiser's step, unless it would spread a NaN through the network."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    max_norm = config.clip_gradient if config.clip_gradient is not None else float("inf")
-    norm = nn.utils.clip_grad_norm_(parameters, max_norm)
+    """Raise TrainingError before a step would spread a NaN through the network."""
     if not np.isfinite(losses["total"]) or not norm.isfinite():
         raise TrainingError(
             f"the loss became {losses['total']} and the gradient's norm {float(norm)} in epoch "
             f"{epoch}. Lower learning_rate ({config.learning_rate}), set clip_gradient, or look "
             "for damaged images."
         )
-    optimizer.step()
 
 
 class _TrainingBatches:
-    """Makes features of samples, with a gradient, and what the old network makes of them."""
+    """Features of samples, with a gradient, and those of the old network."""
 
     def __init__(
         self,
@@ -136,10 +182,10 @@ class _TrainingBatches:
         old_model: OpenWorldModel | None,
         data: StepData,
         config: StepConfig,
-        sharing: Sharing,
+        process_group: ProcessGroup,
     ) -> None:
         self._model, self._old_model, self._data = model, old_model, data
-        self._precision, self.sharing = config.precision, sharing
+        self._precision, self.process_group = config.precision, process_group
         self._device = next(model.backbone.parameters()).device
         self._samples = data.samples
         self._labels = class_indices(self._samples, data.labels).to(self._device)
@@ -157,12 +203,14 @@ class _TrainingBatches:
         labels = self._labels[indices]
         if self._cache is not None:
             old = None if self._old_cache is None else self._old_cache[indices]
-            return self.sharing.apply(self._embed, self._cache[indices]), old, labels
+            return self.process_group.apply(self._embed, self._cache[indices]), old, labels
         samples, vary = [self._samples[i] for i in indices], self._data.inputs.vary_training
-        # All images, in every process: what is drawn must not depend on who makes the features.
+        # All images, in every process: what is drawn must not depend on the rank.
         images = self._data.inputs.batch(samples, vary, generator).to(self._device)
-        old = None if self._old_model is None else self.sharing.apply(self._embed_old, images)
-        return self.sharing.apply(self._embed, images), old, labels
+        old = None
+        if self._old_model is not None:
+            old = self.process_group.apply(self._embed_old, images)
+        return self.process_group.apply(self._embed, images), old, labels
 
     def _embed(self, inputs: Tensor) -> Tensor:
         return self._model.shaped(self._computed(self._network, inputs))
@@ -213,30 +261,10 @@ def _own_randomness(seed: int, rank: int) -> Iterator[None]:
         yield
 
 
-def _state(
-    model: OpenWorldModel, optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]
-) -> dict[str, Tensor]:
-    tensors = {f"model.{key}": value.clone() for key, value in model.state_dict().items()}
-    for number, parameter in enumerate(parameters):
-        buffer = optimizer.state[parameter].get("momentum_buffer")
-        if buffer is not None:
-            tensors[f"momentum.{number}"] = buffer.clone()
-    return tensors
-
-
-def _restore(
-    resume: EpochState,
-    model: OpenWorldModel,
-    optimizer: torch.optim.Optimizer,
-    parameters: list[nn.Parameter],
-) -> int:
-    own = {k.removeprefix("model."): v for k, v in resume.tensors.items() if k[:6] == "model."}
+def _restore(resume: EpochState, model: OpenWorldModel, optimizer: torch.optim.Optimizer) -> int:
     try:
-        model.load_tensors(own)
+        model.load_tensors(model_tensors(resume.tensors))
     except CheckpointError as error:
         raise CheckpointError(f"this state is of another step or model: {error}") from error
-    for number, parameter in enumerate(parameters):
-        buffer = resume.tensors.get(f"momentum.{number}")
-        if buffer is not None:
-            optimizer.state[parameter]["momentum_buffer"] = buffer.to(parameter.device).clone()
+    restore_optimizer(optimizer, resume.tensors)
     return resume.epochs_done

@@ -3,18 +3,101 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
-from typing import Any, ClassVar, Self
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
 
 from newfound_core.errors import CheckpointError, ConfigError, DataError
-from newfound_core.open_world.decision import UNKNOWN, Decision, choose
-from newfound_core.open_world.distances import root
-from newfound_core.open_world.head_config import HeadConfig
-from newfound_core.open_world.means import Batch, ClassMeans, FeatureSums, check_batch, finite_rows
-from newfound_core.open_world.search import MeanSearch
+from newfound_core.open_world.means import (
+    Batch,
+    ClassMeans,
+    FeatureSums,
+    MeanSearch,
+    check_batch,
+    finite_rows,
+    root,
+)
+
+UNKNOWN = -1
+
+# "all_beyond": unknown if it lies beyond the threshold of every class (as printed in the thesis);
+# "nearest_beyond": unknown if it lies beyond the threshold of its nearest class.
+RejectWhen = Literal["all_beyond", "nearest_beyond"]
+# "all": the nearest class, accepted or not (as printed); "accepted": the nearest of the classes
+# whose threshold holds. The two differ under "all_beyond" only.
+ChooseFrom = Literal["all", "accepted"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Decision on each of N samples."""
+
+    label: Tensor  # [N] int64, class index or UNKNOWN
+    nearest: Tensor  # [N] int64, nearest class whatever the thresholds; UNKNOWN if there is none
+    score: Tensor  # [N], how well it fits its class; higher is more known
+    distance: Tensor  # [N], to the class decided for, or to the nearest if unknown
+    rejection_threshold: Tensor  # [N], of the same class
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    @property
+    def known(self) -> Tensor:
+        """Mask of the samples that were given a class, [N]."""
+        return self.label != UNKNOWN
+
+
+def choose(
+    distances: Tensor, thresholds: Tensor, reject_when: RejectWhen, choose_from: ChooseFrom
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the column decided for, the nearest column and whether the sample is known.
+
+    `distances` is [N, C]; `thresholds` has the same shape or is [C]. A distance that is NaN is
+    beyond every threshold. A sample exactly on a threshold is known.
+    """
+    distances = distances.nan_to_num(nan=torch.inf, posinf=torch.inf)
+    nearest = distances.min(dim=1).indices
+    accepted = (distances <= thresholds) & distances.isfinite()
+    if reject_when == "nearest_beyond":
+        return nearest, nearest, accepted.gather(1, nearest[:, None])[:, 0]
+    known = accepted.any(dim=1)
+    if choose_from == "all":
+        return nearest, nearest, known
+    inside = distances.masked_fill(~accepted, torch.inf).min(dim=1).indices
+    return torch.where(known, inside, nearest), nearest, known
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadConfig:
+    """Options of every head's decision."""
+
+    reject_when: RejectWhen = "nearest_beyond"
+    choose_from: ChooseFrom = "all"
+    # Exact distances only to so many classes, those nearest in a small projection; 0 compares
+    # with every class. See `search`.
+    shortlist: int = 8
+
+    def __post_init__(self) -> None:
+        self._one_of("reject_when", get_args(RejectWhen))
+        self._one_of("choose_from", get_args(ChooseFrom))
+        self._at_least("shortlist", 0)
+
+    def _one_of(self, option: str, choices: Sequence[str]) -> None:
+        if getattr(self, option) not in choices:
+            expected = ", ".join(choices)
+            raise ConfigError(f"{option} is {getattr(self, option)!r}, expected one of {expected}")
+
+    def _at_least(self, option: str, smallest: float) -> None:
+        value = getattr(self, option)
+        if not smallest <= value < float("inf"):
+            raise ConfigError(f"{option} must be a number of at least {smallest}, got {value}")
+
+    def _within(self, option: str, low: float, high: float) -> None:
+        value = getattr(self, option)
+        if not low <= value <= high:
+            raise ConfigError(f"{option} must be between {low} and {high}, got {value}")
 
 
 class OpenWorldHead(nn.Module, ABC):
@@ -53,7 +136,7 @@ class OpenWorldHead(nn.Module, ABC):
 
     @property
     def distillation_weight(self) -> float:
-        """How strongly features are held to those of the previous step's network."""
+        """Weight of the distance to the features of the previous step's network."""
         return 0.0
 
     @abstractmethod
@@ -82,7 +165,7 @@ class OpenWorldHead(nn.Module, ABC):
         return root(squares)
 
     def score(self, distance: Tensor, rejection_threshold: Tensor) -> Tensor:
-        """How well a sample fits: 1 on the mean, 0 on the threshold, negative beyond."""
+        """Fit of a sample: 1 on the mean, 0 on the threshold, negative beyond."""
         tiny = torch.finfo(rejection_threshold.dtype).tiny
         return 1 - distance / rejection_threshold.clamp_min(tiny)
 

@@ -8,11 +8,25 @@ from newfound_core.errors import CheckpointError, ConfigError
 from newfound_core.open_world.bdoc import Bdoc
 from newfound_core.open_world.deep_nno import DeepNno
 from newfound_core.open_world.head import OpenWorldHead
-from newfound_core.open_world.ncm import NearestClassMean
-from newfound_core.open_world.nno import NearestNonOutlier
+from newfound_core.open_world.ncm import NearestClassMean, NearestNonOutlier
 
 HEADS: dict[str, type[OpenWorldHead]] = {
     head.name: head for head in (NearestClassMean, NearestNonOutlier, DeepNno, Bdoc)
+}
+
+# Chosen on the choice classes of CIFAR-100 with the default network: `evaluate-openworld --preset
+# choose_pretrained`; docs/results.md has the numbers.
+CHOSEN: dict[str, dict[str, Any]] = {
+    "ncm": {"thresholds": "percentile", "percentile": 75.0},
+    "nno": {"learning_rate": 0.01},
+    # Long features leave DeepNNO nothing to push apart; short ones need a higher rate.
+    "deepnno": {
+        "learning_rate": 0.1,
+        "scale": 3.0,
+        "threshold_from": "held_out",
+        "rejected_weight": 9.0,
+    },
+    "bdoc": {"learning_rate": 0.01},
 }
 
 

@@ -11,18 +11,16 @@ import torch
 from torch import Tensor
 
 from newfound_core.errors import DataError
-from newfound_core.open_world.feature_training import StepData, train_features
+from newfound_core.open_world.feature_training import StepData, set_trainable, train_features
 from newfound_core.open_world.inputs import Inputs, Vary, chunks, class_indices
-from newfound_core.open_world.memory import Memory, Sample
+from newfound_core.open_world.memory import Memory, Sample, hold_out, select
 from newfound_core.open_world.model import OpenWorldModel
-from newfound_core.open_world.selection import hold_out, select
-from newfound_core.open_world.sharing import Sharing
 from newfound_core.open_world.step_config import EpochState, Hooks, Progress, StepConfig
-from newfound_core.open_world.trunk import set_trainable
+from newfound_core.optimization import ProcessGroup
 
 
 class ThresholdSamples(NamedTuple):
-    """What the thresholds were fitted on, as the head saw it."""
+    """Samples that the thresholds were fitted on, with their features."""
 
     samples: list[Sample]  # held out, or those trained on where none are
     features: Tensor  # [N, D] of random variants of them
@@ -30,7 +28,7 @@ class ThresholdSamples(NamedTuple):
 
 @dataclass(frozen=True)
 class LearnedStep:
-    """What a step leaves behind."""
+    """Result of a step."""
 
     model: OpenWorldModel
     memory: Memory
@@ -48,13 +46,13 @@ def learn_step(
     *,
     hooks: Hooks | None = None,
     resume: EpochState | None = None,
-    sharing: Sharing | None = None,
+    process_group: ProcessGroup | None = None,
 ) -> LearnedStep:
     """Learn new samples, of new classes or of known ones, and keep the old.
 
     `model` and `memory` are left as they are, so a step that fails or is cancelled costs
     nothing. After an interruption, call again with the same arguments and the last `EpochState`.
-    Several processes that make the same call may share its work.
+    The processes of a group that make the same call divide its work.
     """
     if not new:
         raise DataError("there are no new samples to learn from")
@@ -68,7 +66,7 @@ def learn_step(
     training, held_out = hold_out(new, memory.config, len(learner.labels), generator)
     held_out = memory.held_out() + held_out
     data = StepData(training, memory.training(), inputs, learner.labels)
-    run = _Run(learner, data, config, hooks or Hooks(), sharing or Sharing())
+    run = _Run(learner, data, config, hooks or Hooks(), process_group or ProcessGroup())
 
     trained = run.trains()
     before = 0 if trained or model.head.steps == 0 else len(model.labels)
@@ -90,6 +88,15 @@ def learn_step(
     return LearnedStep(learner, kept, new_labels, trained, thresholds_from)
 
 
+@torch.no_grad()
+def features_of(model: OpenWorldModel, samples: Sequence[Sample], inputs: Inputs) -> Tensor:
+    """Embeddings [N, D] of samples as they are."""
+    device = model.head.rejection_threshold.device
+    model.eval()
+    parts = [model(inputs.batch(part).to(device)) for part in chunks(samples, 200)]
+    return torch.cat(parts) if parts else torch.zeros(0, model.head.dimension, device=device)
+
+
 @dataclass(frozen=True)
 class _Run:
     """The phases of a step, on the model that learns."""
@@ -98,7 +105,7 @@ class _Run:
     data: StepData
     config: StepConfig
     hooks: Hooks
-    sharing: Sharing
+    process_group: ProcessGroup
 
     def trains(self) -> bool:
         """Whether the method trains in this step and there is anything to train."""
@@ -116,7 +123,7 @@ class _Run:
             self.config,
             hooks=self.hooks,
             resume=resume,
-            sharing=self.sharing,
+            process_group=self.process_group,
         )
 
     def refit(self, *, features_changed: bool) -> list[float]:
@@ -152,7 +159,7 @@ class _Run:
         parts, done = [], 0
         for chunk in chunks(samples, self.config.batch_size):
             images = self.data.inputs.batch(chunk, vary, generator)
-            parts.append(self.sharing.apply(self.model, images.to(device)))
+            parts.append(self.process_group.apply(self.model, images.to(device)))
             done += len(chunk)
             self.hooks.report(Progress(phase, done, len(samples), {}))
         return torch.cat(parts), class_indices(samples, self.model.labels).to(device)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from newfound_core.errors import DataError
-from newfound_core.open_world.decision import UNKNOWN, Decision
+from newfound_core.open_world.head import UNKNOWN, Decision
 
 
 @dataclass(frozen=True)

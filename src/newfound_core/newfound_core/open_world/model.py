@@ -11,14 +11,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from newfound_core.errors import CheckpointError, ConfigError
-from newfound_core.open_world.decision import Decision
-from newfound_core.open_world.head import OpenWorldHead
+from newfound_core.open_world.head import Decision, OpenWorldHead
 from newfound_core.open_world.heads import head_from_options
 
 
 @dataclass(frozen=True)
 class EmbeddingConfig:
-    """What happens to the network's features before the head sees them."""
+    """Normalisation and scale of the features that the head sees."""
 
     # On a pretrained network this is worth ten points of OWR-H: the length of a feature says
     # more about the image than about the class.
@@ -31,7 +30,7 @@ class EmbeddingConfig:
 
 
 class OpenWorldModel(nn.Module):
-    """From images to decisions."""
+    """Network and head: images in, decisions out."""
 
     def __init__(
         self, backbone: nn.Module, head: OpenWorldHead, embedding: EmbeddingConfig | None = None

@@ -8,7 +8,7 @@ from typing import get_args
 from torch import Tensor
 
 from newfound_core.errors import ConfigError, NewfoundError
-from newfound_core.precision import Precision
+from newfound_core.optimization import Precision
 
 
 class LearningCancelledError(NewfoundError):
@@ -17,7 +17,7 @@ class LearningCancelledError(NewfoundError):
 
 @dataclass(frozen=True)
 class StepConfig:
-    """How a step trains. The values of the thesis, but for the learning rate of DeepNNO (1.0)."""
+    """Options of a step's training: the thesis's, but for the learning rate of DeepNNO (1.0)."""
 
     epochs: int = 12
     batch_size: int = 64
@@ -62,7 +62,7 @@ class StepConfig:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a step is."""
+    """Progress of a step."""
 
     phase: str  # "training", "means" or "thresholds"
     done: int  # batches or epochs of the phase
@@ -72,7 +72,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class EpochState:
-    """What it takes to go on after an interruption: hand it to `learn_step` as `resume`."""
+    """State after an epoch: hand it to `learn_step` as `resume` to go on from there."""
 
     epochs_done: int
     tensors: dict[str, Tensor]
@@ -81,7 +81,7 @@ class EpochState:
 
 @dataclass(frozen=True)
 class Hooks:
-    """What the caller wants to know, and to say, while a step runs."""
+    """Callbacks of a running step."""
 
     on_progress: Callable[[Progress], None] = lambda progress: None
     on_epoch_end: Callable[[EpochState], None] = lambda state: None

@@ -9,12 +9,12 @@ from newfound_core.detection.detector import Detection
 
 @pytest.fixture
 def make_detection():
-    """A detection whose look is a unit vector along an axis, a little off by `noise`."""
+    """A detection whose embedding is a unit vector along an axis, a little off by `noise`."""
 
     def make(axis=0, box=(10, 10, 40, 40), *, label="", noise=0.0, seed=0, sharp=True):
         generator = np.random.default_rng([seed, axis])
-        look = np.eye(8, dtype=np.float32)[axis]
-        look = look + noise * generator.normal(size=8).astype(np.float32)
+        embedding = np.eye(8, dtype=np.float32)[axis]
+        embedding = embedding + noise * generator.normal(size=8).astype(np.float32)
         crop = generator.integers(0, 255, (64, 64, 3)).astype(np.uint8)
         if not sharp:
             crop[:] = 128
@@ -26,7 +26,7 @@ def make_detection():
             score=0.5,
             distance=2.0,
             rejection_threshold=1.0,
-            look=look / np.linalg.norm(look),
+            embedding=embedding / np.linalg.norm(embedding),
             crop=crop,
         )
 

@@ -9,8 +9,8 @@ from newfound_core.backbones import build_backbone
 from newfound_core.detection.detector import (
     Detector,
     DetectorConfig,
-    looks_of,
-    names_of,
+    embed_crops,
+    label_crops,
     same_network,
 )
 from newfound_core.detection.proposals import Proposals
@@ -82,14 +82,14 @@ def test_nothing_proposed_is_nothing_detected(knowledge):
 
 def test_looks_have_length_one_and_are_those_of_the_detections(knowledge):
     (found,) = detect(knowledge, [[50, 10, 90, 50]], [0.9])
-    (look,) = looks_of(knowledge, [found.crop])
+    (look,) = embed_crops(knowledge, [found.crop])
     assert np.linalg.norm(look) == pytest.approx(1, abs=1e-5)
-    np.testing.assert_allclose(look, found.look, atol=1e-5)
+    np.testing.assert_allclose(look, found.embedding, atol=1e-5)
 
 
 def test_names_are_those_of_the_detections(knowledge):
     found = detect(knowledge, [[0, 0, 40, 40], [50, 10, 90, 50]], [0.9, 0.8])
-    assert names_of(knowledge, [d.crop for d in found]) == ["left", ""]
+    assert label_crops(knowledge, [d.crop for d in found]) == ["left", ""]
 
 
 def test_another_class_is_the_same_network_and_another_weight_is_not(knowledge, tmp_path):

@@ -18,7 +18,7 @@ def test_an_object_that_moves_slowly_keeps_its_number():
     assert seen == {1}
 
 
-def test_two_objects_that_pass_each_other_are_told_apart_by_their_looks():
+def test_two_objects_that_pass_each_other_are_told_apart_by_their_embeddings():
     tracker = Tracker()
     for step in range(21):
         numbers = tracker.update(boxes(5 * step, 100 - 5 * step), LOOKS[:2])
@@ -54,18 +54,18 @@ def test_the_number_of_tracks_is_limited_and_the_longest_unseen_go_first():
     tracker = Tracker(TrackerConfig(max_tracks=3))
     generator = np.random.default_rng(0)
     for step in range(10):
-        looks = generator.normal(size=(1, 64)).astype(np.float32)
-        tracker.update(boxes(100 * step), looks / np.linalg.norm(looks))
+        embeddings = generator.normal(size=(1, 64)).astype(np.float32)
+        tracker.update(boxes(100 * step), embeddings / np.linalg.norm(embeddings))
     assert tracker.tracks == {8, 9, 10}
 
 
 def test_after_the_network_changed_places_still_count():
     tracker = Tracker()
     tracker.update(boxes(0, 100), LOOKS[:2])
-    tracker.forget_looks()
+    tracker.forget_embeddings()
     other = np.eye(6, dtype=np.float32)[4:]
     assert tracker.update(boxes(100, 0), other).tolist() == [2, 1]
-    assert tracker.update(boxes(400, 300), other).tolist() == [2, 1], "the new looks are learned"
+    assert tracker.update(boxes(400, 300), other).tolist() == [2, 1], "new embeddings are used"
 
 
 def test_settings_that_make_no_sense_are_refused():

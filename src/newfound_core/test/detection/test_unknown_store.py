@@ -1,177 +1,351 @@
 # SPDX-License-Identifier: Apache-2.0
-import math
-import os
-import random
-import subprocess
-import sys
+import json
+import threading
 import time
 
 import numpy as np
 import pytest
 
-from newfound_core.detection.crops import keep_best
-from newfound_core.detection.unknown_object import UnknownObject
-from newfound_core.detection.unknown_store import UnknownStore
-from newfound_core.errors import DataError
+from newfound_core.detection.detector import Detection
+from newfound_core.detection.tracking import Tracker
+from newfound_core.detection.unknown_objects import UnknownState, embed_unknowns
+from newfound_core.detection.unknown_store import UnknownsConfig, UnknownStore, View
+from newfound_core.errors import ConfigError
+
+APART = (100, 100, 140, 140)
 
 
-def unknown(name="u1", crops=2, **changes):
-    views = ()
-    for frame in range(crops):
-        pixels = np.full((20, 20, 3), 40 * frame, np.uint8)
-        views = keep_best(views, pixels, 1.0 - frame / 10, frame, count=crops, gap=1)
-    values = {
-        "state": "waiting", "sightings": 3, "first_seen": 1, "last_seen": 2, "seen_at": 5.0,
-        "frame_id": "camera", "box": (1.0, 2.0, 3.0, 4.0), "crops": views, "nearest_label": "",
-        "distance": math.inf, "rejection_threshold": math.inf,
-    }  # fmt: skip
-    return UnknownObject(name, **values | changes)
+class Events:
+    """Collects what the store publishes."""
+
+    def __init__(self):
+        self.published, self.errors = [], []
+        self.unknown_changed, self.storage_failed = self.published.append, self.errors.append
+
+
+class World:
+    """A tracker and the store, fed frame by frame."""
+
+    def __init__(self, **config):
+        self.events = Events()
+        self.store = UnknownStore(UnknownsConfig(**{"announce_after": 3} | config), self.events)
+        self.tracker = Tracker()
+        self.stamp = 0
+
+    def show(self, *detections, frames=1):
+        """What is published because of these frames."""
+        before = len(self.events.published)
+        for _ in range(frames):
+            self.stamp += 100
+            empty = np.zeros((0, 8)), np.zeros((0, 4))
+            embeddings = np.stack([d.embedding for d in detections]) if detections else empty[0]
+            boxes = np.stack([d.box for d in detections]) if detections else empty[1]
+            tracks = self.tracker.update(boxes.astype(np.float32), embeddings.astype(np.float32))
+            view = View(self.stamp, "camera", 640, 480)
+            self.ids = self.store.update(view, detections, tracks.tolist(), self.tracker.tracks)
+        return self.events.published[before:]
+
+    def tick(self):
+        """What is published because time has passed."""
+        before = len(self.events.published)
+        self.store.tick()
+        return self.events.published[before:]
+
+
+def test_an_unknown_is_announced_once_it_was_seen_often_enough(make_detection):
+    world = World()
+    assert world.show(make_detection(), frames=2) == []
+    assert world.ids[0] == ""
+    (report,) = world.show(make_detection())
+    assert (report.state, report.sightings, report.nearest_label) == ("waiting", 3, "mug")
+    assert (report.first_seen, report.last_seen) == (100, 300)
+    assert report.crops
+    assert world.ids[0] == report.id
+
+
+def test_over_many_frames_it_is_one_unknown_published_ever_more_rarely(make_detection):
+    world = World()
+    reports = [
+        report
+        for step in range(500)
+        for report in world.show(
+            make_detection(noise=0.05, seed=step, box=(step, 0, step + 30, 30))
+        )
+    ]
+    assert len({report.id for report in reports}) == len(world.store.all()) == 1
+    assert [report.sightings for report in reports] == [3, 6, 12, 24, 48, 96, 192, 384]
+    assert world.store.all()[0].sightings == 500
+
+
+def test_a_thing_that_is_known_most_of_the_time_is_no_unknown(make_detection):
+    world = World()
+    for step in range(40):
+        assert world.show(make_detection(label="" if step % 3 == 1 else "mug")) == []
+
+
+def test_it_is_recognised_when_it_comes_back_much_later(make_detection):
+    world = World()
+    (first,) = world.show(make_detection(noise=0.05), frames=3)
+    world.show(frames=100)
+    world.show(make_detection(noise=0.05, seed=7, box=APART), frames=5)
+    assert len(world.store.all()) == 1
+    assert world.ids[0] == first.id
+
+
+def test_two_things_are_two_unknowns_even_if_they_look_the_same(make_detection):
+    world = World()
+    reports = world.show(make_detection(), make_detection(box=APART), frames=3)
+    assert len({report.id for report in reports}) == 2
+
+
+def test_the_number_is_limited_and_the_longest_unseen_expires(make_detection):
+    world = World(max_unknowns=2)
+    ids = []
+    for axis in range(3):
+        reports = world.show(make_detection(axis), frames=3)
+        ids.append(reports[0].id)
+    assert (reports[-1].id, reports[-1].state) == (ids[0], "expired")
+    assert [entry.id for entry in world.store.all()] == ids[1:]
+
+
+def test_what_is_being_learned_does_not_expire(make_detection, monkeypatch):
+    world = World(max_unknowns=1, max_age=10)
+    (report,) = world.show(make_detection(0), frames=3)
+    world.store.mark(report.id, UnknownState.LEARNING, "vase")
+    world.show(make_detection(1), frames=3)
+    assert world.store.get(report.id).label == "vase"
+    monkeypatch.setattr(time, "time", lambda: 1e12)
+    assert world.tick() == []
+
+
+def test_an_unknown_not_seen_for_long_expires(make_detection, monkeypatch):
+    world = World(max_age=10)
+    (report,) = world.show(make_detection(), frames=3)
+    assert world.tick() == []
+    later = time.time() + 11
+    monkeypatch.setattr(time, "time", lambda: later)
+    (expired,) = world.tick()
+    assert (expired.id, expired.state, len(world.store.all())) == (report.id, "expired", 0)
+
+
+def test_a_dismissed_thing_is_not_announced_again(make_detection):
+    world = World()
+    (report,) = world.show(make_detection(), frames=3)
+    world.store.mark(report.id, UnknownState.DISMISSED)
+    world.show(frames=100)
+    assert world.show(make_detection(), frames=50) == []
+    assert len(world.store.all()) == 1
+
+
+def test_a_learned_thing_has_no_entry_any_more(make_detection):
+    world = World()
+    (report,) = world.show(make_detection(), frames=3)
+    world.store.mark(report.id, UnknownState.LEARNED, "vase")
+    world.store.mark(report.id, UnknownState.LEARNED, "vase")  # it is gone: nothing happens
+    assert [entry.state for entry in world.events.published] == ["waiting", "learned"]
+    world.show(make_detection(label="vase"), frames=5)
+    assert len(world.store.all()) == 0
+
+
+def test_after_a_restart_and_with_another_network_it_is_the_same_unknown(make_detection, tmp_path):
+    world = World()
+    world.store.open(tmp_path)
+    (report,) = world.show(make_detection(), frames=3)
+    world.store.close()
+    later = World()
+    later.store.open(tmp_path)
+
+    def embed(images):  # another network: to it this thing is along axis 5
+        return np.repeat(np.eye(8, dtype=np.float32)[5:6], len(images), 0)
+
+    later.store.use_embeddings(embed_unknowns([report], embed))
+    later.show(make_detection(5), frames=4)
+    assert [entry.id for entry in later.store.all()] == [report.id]
+    assert later.store.get(report.id).sightings == 5
+
+
+def test_what_other_knowledge_knew_does_not_delay_an_announcement(make_detection):
+    world = World()
+    world.show(make_detection(label="vase"), frames=50)
+    world.store.use_embeddings({}, same_network=True)  # the vase was forgotten
+    (report,) = world.show(make_detection(), frames=3)
+    assert report.state == "waiting"
+
+
+def test_what_other_knowledge_did_not_know_has_its_label_at_once(make_detection):
+    world = World()
+    world.show(make_detection(), frames=50)
+    world.store.use_embeddings({}, same_network=True)
+    world.show(make_detection(label="vase"))
+    assert world.ids[0] == ""
+
+
+def test_an_entry_that_was_not_embedded_again_is_still_recognised(make_detection):
+    world = World()
+    (first,) = world.show(make_detection(0), frames=3)
+    world.store.use_embeddings({}, same_network=True)
+    world.show(frames=100)
+    world.show(make_detection(0, box=APART), frames=3)
+    assert [entry.id for entry in world.store.all()] == [first.id]
+    world.store.use_embeddings({})  # to another network it is along axis 5
+    world.tracker.forget_embeddings()
+    world.show(make_detection(5, box=APART))
+    world.show(frames=100)
+    world.show(make_detection(5), frames=3)
+    assert [entry.id for entry in world.store.all()] == [first.id]
+
+
+def test_the_best_crops_are_kept(make_detection):
+    world = World(crops=2, crop_gap=1)
+    for step in range(12):
+        world.show(make_detection(sharp=step in (4, 9), seed=step))
+    (entry,) = world.store.all()
+    assert [crop.frame for crop in sorted(entry.crops, key=lambda c: c.frame)] == [5, 10]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"announce_after": 0}, {"same_similarity": 0}, {"max_age": float("nan")}]
+)
+def test_settings_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        UnknownsConfig(**wrong)
+
+
+DAY, REAL_SLEEP = 86400.0, time.sleep
+
+
+def eventually(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        REAL_SLEEP(0.01)
+
+
+def thing(axis=0):
+    """Something unknown."""
+    crop = np.random.default_rng(axis).integers(0, 255, (32, 32, 3)).astype(np.uint8)
+    box, row = np.array([10, 10, 42, 42], np.float32), np.eye(8, dtype=np.float32)[axis]
+    return Detection(box, 0.9, "", "mug", 0.5, 2.0, 1.0, row, crop)
 
 
 @pytest.fixture
-def store(tmp_path):
-    return UnknownStore(tmp_path / "unknowns")
+def make_store(tmp_path):
+    stores = []
+
+    def make(**config):
+        events = Events()
+        config = UnknownsConfig(**{"announce_after": 3, "max_age": 7 * DAY} | config)
+        stores.append(UnknownStore(config, events))
+        stores[-1].events = events
+        stores[-1].open(tmp_path / "unknowns")
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
 
 
-def test_an_entry_comes_back_as_it_was_saved(store):
-    saved = unknown(nearest_label="Tasse ☕", label="vase", state="learning")
-    store.save(unknown())
-    store.save(saved)
-    ((loaded,), complaints) = store.load()
-    assert complaints == []
-    assert [c.image for c in loaded.crops] == [c.image for c in saved.crops]
-    assert (loaded.label, loaded.box, loaded.distance) == ("vase", saved.box, math.inf)
+@pytest.fixture
+def stored(tmp_path):
+    """How often each entry on disk was seen."""
+
+    def read():
+        entries = (tmp_path / "unknowns").glob("u*/unknown.json")
+        return {e.parent.name: json.loads(e.read_text())["sightings"] for e in entries}
+
+    return read
 
 
-def test_a_removed_entry_is_gone(store):
-    store.save(unknown())
-    store.remove("u1")
-    store.remove("u1")
-    assert store.load() == ([], [])
+def show(store, frames, track=1, axis=0):
+    for number in range(frames):
+        ids = store.update(View(number, "camera", 64, 48), [thing(axis)], [track], {track})
+    return ids[0]
 
 
-@pytest.mark.parametrize("name", ["", "../u1", "a/b", "u" * 41, "U1\n"])
-def test_an_id_is_never_a_path(store, name):
-    with pytest.raises(DataError, match="not an id"):
-        store.save(unknown(name))
+def test_an_orderly_stop_stores_what_was_seen_since_the_last_report(make_store):
+    store = make_store(crop_gap=1)
+    unknown_id = show(store, 11)  # reported at 3 and 6
+    assert [entry.sightings for entry in store.events.published] == [3, 6]
+    entry = store.get(unknown_id)
+    store.close()
+    again = make_store().get(unknown_id)
+    assert again.sightings == 11
+    assert [c.image for c in again.crops] == [c.image for c in entry.crops]
 
 
-def damaged(store, damage):
-    """Two entries, one of which cannot be read; its folder."""
-    store.save(unknown("u1"))
-    store.save(unknown("u2"))
-    place = store.folder / "u1"
-    if damage == "json":
-        (place / "unknown.json").write_text("{")
-    elif damage == "newer format":
-        text = (place / "unknown.json").read_text()
-        (place / "unknown.json").write_text(text.replace('"format": 1', '"format": 2'))
-    elif damage == "moved":
-        place = place.rename(store.folder / "u3")
-    elif damage == "no json":
-        (place / "unknown.json").unlink()
-    elif damage == "not readable now":
-        (place / "00.jpg").unlink()
-        (place / "00.jpg").mkdir()  # reading it is an OSError, even for root
-    else:
-        for crop in place.glob("*.jpg"):
-            crop.write_bytes(b"not an image")
-    return place
+def test_a_thing_seen_yesterday_does_not_expire_after_a_restart(make_store, monkeypatch):
+    store, start = make_store(), time.time()
+    unknown_id = show(store, 6)
+    monkeypatch.setattr(time, "time", lambda: start + 6 * DAY)
+    show(store, 2)
+    store.close()
+    monkeypatch.setattr(time, "time", lambda: start + 8 * DAY)
+    later = make_store()
+    later.tick()
+    assert [entry.id for entry in later.all()] == [unknown_id]
+    monkeypatch.setattr(time, "time", lambda: start + 14 * DAY)
+    later.tick()
+    assert later.all() == []
 
 
-DAMAGES = ["json", "newer format", "moved", "no json", "not readable now", "all crops"]
+def test_changes_are_stored_now_and_then_and_not_with_each_frame(make_store, stored):
+    often = make_store(store_every=0.0)
+    unknown_id = show(often, 5)
+    often.tick()
+    eventually(lambda: stored().get(unknown_id) == 5)
+    often.close()
+    seldom = make_store(store_every=3600.0)
+    seldom.use_embeddings({unknown_id: thing().embedding})
+    assert show(seldom, 4) == unknown_id  # two of them before it was recognised
+    seldom.tick()
+    assert stored() == {unknown_id: 5}
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_an_entry_that_cannot_be_read_is_reported_and_left_as_it_is(store, damage):
-    place = damaged(store, damage)
-    before = sorted(path.name for path in place.iterdir())
-    for _ in range(2):
-        entries, (complaint,) = store.load()
-        assert [entry.id for entry in entries] == ["u2"]
-        assert place.name in complaint
-        assert sorted(path.name for path in place.iterdir()) == before
+def test_what_could_not_be_stored_is_stored_later(make_store, stored, tmp_path):
+    store = make_store(store_every=0.0)
+    errors = store.events.errors
+    folder, away = tmp_path / "unknowns", tmp_path / "away"
+    folder.rename(away)
+    folder.write_text("a file where the folder was: the disk refuses")
+    unknown_id = show(store, 3)
+    eventually(lambda: errors)
+    assert unknown_id in errors[0]
+    assert store.problem().startswith("1 unknown objects are not stored: ")
+    folder.unlink()
+    away.rename(folder)
+
+    def there():
+        store.tick()
+        return unknown_id in stored()
+
+    eventually(there)
+    eventually(lambda: store.problem() == "")
 
 
-@pytest.mark.parametrize("damage", ["damaged", "empty", "missing"])
-def test_of_an_entry_with_a_damaged_crop_the_other_crops_are_kept(store, damage):
-    store.save(unknown(crops=3))
-    crop = store.folder / "u1" / "01.jpg"
-    if damage == "missing":
-        crop.unlink()
-    else:
-        crop.write_bytes(b"not an image" if damage == "damaged" else b"")
-    (entry,), (complaint,) = store.load()
-    assert [round(c.quality, 1) for c in entry.crops] == [1.0, 0.8]
-    assert "u1" in complaint
-    assert "01.jpg" in complaint
+def test_an_expired_entry_is_removed_from_the_disk(make_store, stored):
+    store = make_store(max_unknowns=1)
+    show(store, 3)
+    second = show(store, 3, track=2, axis=1)
+    assert store.events.published[-1].state == "expired"
+    store.close()
+    assert list(stored()) == [second]
 
 
-def test_what_cannot_be_read_expires_by_age(store):
-    place = damaged(store, "json")
-    store.load()
-    store.expire_unreadable(10, time.time() - 60)
-    assert place.exists()
-    os.utime(place, (0, time.time() - 100))
-    store.expire_unreadable(10, time.time() - 60)
-    assert [p.name for p in store.folder.iterdir()] == ["u2"]
+def test_of_two_changes_at_a_time_the_later_is_published_and_stored_last(make_store, stored):
+    published, others = [], []
 
+    def publish(entry):
+        if not others:  # another thread has learned it while this one says that it waits
+            mark = (entry.id, UnknownState.LEARNED, "mug")
+            others.append(threading.Thread(target=store.mark, args=mark))
+            others[0].start()
+            others[0].join(0.5)
+        published.append(entry.state)
 
-def test_what_cannot_be_read_expires_by_number_and_the_oldest_goes_first(store):
-    for age, name in enumerate(["u3", "u1", "u2"]):
-        store.save(unknown(name))
-        (store.folder / name / "unknown.json").write_text("{")
-        os.utime(store.folder / name, (0, 1000 - age))
-    store.load()
-    store.expire_unreadable(2, 0.0)
-    assert sorted(p.name for p in store.folder.iterdir()) == ["u1", "u3"]
-
-
-SAVE = """
-import sys
-from pathlib import Path
-from newfound_core.detection.unknown_store import UnknownStore
-store = UnknownStore(Path(sys.argv[1]))
-(entry,), _ = store.load()
-print("ready", flush=True)
-while True:
-    store.save(entry)
-"""
-
-
-def test_killed_while_saving_the_entry_is_whole(store):
-    store.save(unknown(crops=8))
-    for seed in range(3):
-        command = [sys.executable, "-c", SAVE, str(store.folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
-            child.stdout.readline()
-            time.sleep(random.Random(seed).uniform(0, 0.1))
-            child.kill()
-        entries, complaints = UnknownStore(store.folder).load()
-        assert (len(entries), len(entries[0].crops), complaints) == (1, 8, [])
-
-
-FILL = """
-import resource, sys
-from dataclasses import replace
-from pathlib import Path
-from newfound_core.detection.unknown_store import UnknownStore
-store = UnknownStore(Path(sys.argv[1]))
-(entry,), _ = store.load()
-resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))  # the kernel refuses as a full disk does
-try:
-    store.save(replace(entry, sightings=99))
-except OSError as error:
-    print(error.strerror)
-"""
-
-
-def test_on_a_full_disk_the_entry_stays_as_it_was(store):
-    store.save(unknown(crops=3))
-    (before,), _ = store.load()
-    command = [sys.executable, "-c", FILL, str(store.folder)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "too large" in said
-    entries, complaints = UnknownStore(store.folder).load()
-    assert ([e.sightings for e in entries], complaints) == ([before.sightings], [])
-    assert [p.name for p in store.folder.iterdir()] == [before.id]
+    store = make_store()
+    store.events.unknown_changed = publish
+    show(store, 3)
+    others[0].join()
+    store.close()
+    assert published == ["waiting", "learned"]
+    assert stored() == {}

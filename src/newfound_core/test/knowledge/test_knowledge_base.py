@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -14,7 +16,16 @@ from newfound_core.errors import (
     StorageError,
     UnknownVersionError,
 )
-from newfound_core.knowledge.knowledge_base import KnowledgeBase
+from newfound_core.knowledge.knowledge_base import (
+    ClassNote,
+    KnowledgeBase,
+    VersionNote,
+    classes_after,
+    read_note,
+    write_note,
+)
+
+KILLS = int(os.environ.get("NEWFOUND_KILLS", "15"))  # make soak: 200
 
 
 def read(folder):
@@ -83,7 +94,7 @@ def test_it_is_found_again_as_it_was_left(base, make_base):
     add(base, "second")
     base.close()
     opened = make_base().open(writer("not needed"))
-    assert (opened.version, opened.content, opened.complaints) == (2, "second", [])
+    assert (opened.version, opened.content, opened.warnings) == (2, "second", [])
 
 
 def test_a_second_opener_is_refused(base, make_base):
@@ -134,7 +145,7 @@ def test_a_damaged_version_falls_back_to_the_newest_good_one(base, make_base, da
     base = make_base()
     opened = base.open(writer("not needed"))
     assert (opened.version, opened.content, base.current) == (2, "second", 2)
-    assert "version 3 cannot be read" in opened.complaints[0]
+    assert "version 3 cannot be read" in opened.warnings[0]
     assert folder.is_dir(), "the damaged one stays, to be looked at"
     assert add(base, "fourth") == 4, "numbers are not used twice"
 
@@ -161,7 +172,7 @@ def test_if_nothing_can_be_read_it_starts_anew_and_says_so(base, make_base):
     with pytest.raises(DamagedError, match="version 1 cannot be read"):
         base.open()
     opened = base.open(writer("shipped again"))
-    assert (opened.version, len(opened.complaints)) == (2, 1)
+    assert (opened.version, len(opened.warnings)) == (2, 1)
     assert base.note(2).classes["mug"].origin == "shipped"
 
 
@@ -301,15 +312,54 @@ def kill_at_random(root, seed):
     return int(said.split("\n")[-2])
 
 
-@pytest.mark.parametrize("kills", [12, pytest.param(200, marks=pytest.mark.slow)])
-def test_killed_at_any_moment_knowledge_is_whole(base, make_base, kills):
+def test_killed_at_any_moment_knowledge_is_whole(base, make_base):
     base.close()
-    for seed in range(kills):
+    for seed in range(KILLS):
         said = kill_at_random(base.root, seed)
         after = make_base(keep=4)
         opened = after.open()
-        assert opened.complaints == []
+        assert opened.warnings == []
         assert opened.version >= said, "what was in use is in use, or what came after"
         for version in after.versions():
             read(after.folder(version))
         after.close()
+
+
+def test_a_note_comes_back_as_it_was_written(tmp_path):
+    note = VersionNote("learned 'mug'", 12.5, {"Tasse ☕": ClassNote("learned", 3, 12.5)}, "j1")
+    write_note(tmp_path, note)
+    assert read_note(tmp_path) == note
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{", '{"format": 2}', '{"format": 1, "classes": 5}', "\xff",
+     '{"format": 1, "reason": "", "made": 0, "job": "", "classes": {"a": {"origin": "x"}}}'],
+)  # fmt: skip
+def test_a_damaged_note_is_no_note(tmp_path, content):
+    (tmp_path / "note.json").write_text(content, encoding="latin-1")
+    assert read_note(tmp_path) is None
+
+
+def test_a_missing_note_is_no_note(tmp_path):
+    assert read_note(tmp_path) is None
+
+
+def test_old_classes_keep_their_notes_and_new_ones_are_learned_now():
+    before = VersionNote("shipped", 1.0, {"mug": ClassNote("shipped", 1, 0.0)})
+    after = classes_after(before, ["mug", "fork"], version=4, made=9.0)
+    assert after == {"mug": ClassNote("shipped", 1, 0.0), "fork": ClassNote("learned", 4, 9.0)}
+
+
+def test_classes_of_the_first_version_are_shipped():
+    assert classes_after(None, ["mug"], 1, 9.0) == {"mug": ClassNote("shipped", 1, 0.0)}
+
+
+def test_a_deleted_knowledge_base_is_a_storage_error_and_is_said(base):
+    base.open(writer("a"))
+    assert base.problem() == ""
+    shutil.rmtree(base.root)
+    assert "was deleted" in base.problem()
+    for change in (base.check, base.versions, lambda: base.add(writer("b"), "more")):
+        with pytest.raises(StorageError):
+            change()

@@ -106,7 +106,7 @@ def test_distances_at_test_time_use_the_online_variance(points, form):
 
 
 @pytest.mark.parametrize("form", ["norm", "squared", "squared_summed"])
-def test_thresholds_let_in_own_held_out_samples_and_keep_out_strangers(points, form):
+def test_thresholds_let_in_own_held_out_samples_and_keep_out_others(points, form):
     head = head_of(points, distance=form)
     head.fit_thresholds(points.features, points.labels)
     assert head.decide(points.features).known.double().mean() > 0.6

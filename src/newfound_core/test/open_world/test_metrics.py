@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from newfound_core.errors import DataError
-from newfound_core.open_world.decision import Decision
+from newfound_core.open_world.head import Decision
 from newfound_core.open_world.metrics import auroc, average, evaluate, harmonic_mean
 
 

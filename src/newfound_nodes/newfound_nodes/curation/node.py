@@ -3,48 +3,45 @@
 
 import functools
 import os
-import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import State
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
+from sensor_msgs.msg import CompressedImage
 
 from newfound_core.errors import KnowledgeError
 from newfound_msgs import msg
 from newfound_msgs.srv import ConfirmLabel
-from newfound_nodes.curation.answers import absent, answer_from
-from newfound_nodes.curation.decision import RefusedError
-from newfound_nodes.curation.desk import Desk, Patience
-from newfound_nodes.curation.messages import proposal_message, proposals_message
 from newfound_nodes.curation.parameters import PARAMETERS
-from newfound_nodes.curation.proposal import Phase, Proposal, Rules
-from newfound_nodes.curation.services import Services
-from newfound_runtime.container import run
-from newfound_runtime.managed_node import LoadError, ManagedNode, Status
-from newfound_runtime.qos import LATCHED
+from newfound_nodes.curation.proposal import CurationRules, Proposal, ProposalState
+from newfound_nodes.curation.proposal_queue import ProposalQueue, RetryPolicy
+from newfound_nodes.curation.services import ServiceClients, answer_from, service_absent
+from newfound_runtime.managed_node import LATCHED, LoadError, ManagedNode, Status
+from newfound_runtime.services import RequestError, answering
 
-_TICK = 0.25  # s between two looks at what is due
+_TICK = 0.25  # s between two checks of what is due
 _DECISIONS = {
     ConfirmLabel.Request.DECISION_CONFIRM: "confirm",
     ConfirmLabel.Request.DECISION_CORRECT: "correct",
     ConfirmLabel.Request.DECISION_DISMISS: "dismiss",
 }
-_ELSEWHERE: Mapping[int, Phase] = {
-    msg.UnknownObject.STATE_LEARNING: "learning",
-    msg.UnknownObject.STATE_LEARNED: "learned",
-    msg.UnknownObject.STATE_DISMISSED: "dismissed",
-    msg.UnknownObject.STATE_EXPIRED: "expired",
+_FROM_DETECTOR: Mapping[int, ProposalState] = {
+    msg.UnknownObject.STATE_LEARNING: ProposalState.LEARNING,
+    msg.UnknownObject.STATE_LEARNED: ProposalState.LEARNED,
+    msg.UnknownObject.STATE_DISMISSED: ProposalState.DISMISSED,
+    msg.UnknownObject.STATE_EXPIRED: ProposalState.EXPIRED,
 }
 
 
 class Curator(ManagedNode):
     """Brings unknown objects, web_query, a person and the detector together.
 
-    No callback waits for anything: services are asked, and their answers taken when they come.
+    No callback waits for anything: services are called asynchronously.
     """
 
     NAME = "curator"
@@ -55,182 +52,181 @@ class Curator(ManagedNode):
     }
 
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
-        self.desk: Desk | None = None
-        self._others: Services | None = None
-        self._ears: list[Any] = []  # subscriptions
+        self.proposals: ProposalQueue | None = None
+        self._service_clients: ServiceClients | None = None
+        self._detector_topics: list[Any] = []  # subscriptions
         self._timer: Any = None
         super().__init__(name, **node_arguments)
         self._group = ReentrantCallbackGroup()
         deciding = MutuallyExclusiveCallbackGroup()
         self.create_service(
-            ConfirmLabel, "~/confirm_label", self._confirm_label, callback_group=deciding
+            ConfirmLabel,
+            "~/confirm_label",
+            answering(self, self._confirm_label),
+            callback_group=deciding,
         )
 
-    # Life.
+    # Lifecycle.
 
     def load(self) -> None:
         """Read what was under way."""
         try:
-            self.desk = Desk(
-                self._state_folder(), self._rules(), self._patience(), self._proposal_changed
+            self.proposals = ProposalQueue(
+                self._state_folder(), self._rules(), self._retry_policy(), self._proposal_changed
             )
         except (KnowledgeError, OSError) as error:
             raise LoadError(" ".join(str(error).split())) from error
-        for complaint in self.desk.complaints:
-            self.get_logger().error(complaint)
-        self._others = Services(self, self._group)
+        for warning in self.proposals.warnings:
+            self.get_logger().error(warning)
+        self._service_clients = ServiceClients(self, self._group)
 
     def activated(self) -> None:
-        """Listen to the detector, and go on with what was under way."""
+        """Subscribe to the detector, and continue what was under way."""
         detector, group = self.param("detector"), MutuallyExclusiveCallbackGroup()
-        self._ears = [
+        self._detector_topics = [
             self.create_subscription(
-                kind, f"{detector}/{topic}", hear, profile, callback_group=group
+                kind, f"{detector}/{topic}", callback, profile, callback_group=group
             )
-            for kind, topic, hear, profile in (
-                (msg.UnknownObject, "unknowns", self._hear_unknown, 100),
-                (msg.LearningStatus, "learning", self._hear_job, 100),
-                (msg.KnowledgeBase, "knowledge", self._hear_knowledge, LATCHED),
+            for kind, topic, callback, profile in (
+                (msg.UnknownObject, "unknowns", self._on_unknown, 100),
+                (msg.LearningStatus, ProposalState.LEARNING, self._on_job, 100),
+                (msg.KnowledgeBase, "knowledge", self._on_knowledge, LATCHED),
             )
         ]
-        self._timer = self.create_timer(_TICK, self._look_after, callback_group=group)
+        self._timer = self.create_timer(_TICK, self._call_services, callback_group=group)
         self._publish_proposals()
 
     def deactivated(self) -> None:
-        """Hear and ask no more; what is under way is asked again later."""
+        """Stop; a request under way is made again later."""
         if self._timer is not None:
             self.destroy_timer(self._timer)
-        for ear in self._ears:
-            self.destroy_subscription(ear)
-        self._ears, self._timer = [], None
-        if self._others is not None and self.desk is not None:
-            self._others.forget()
-            self.desk.interrupted()
+        for subscription in self._detector_topics:
+            self.destroy_subscription(subscription)
+        self._detector_topics, self._timer = [], None
+        if self._service_clients is not None and self.proposals is not None:
+            self._service_clients.drop()
+            self.proposals.reset_steps()
 
     def unload(self) -> None:
-        """Let another node have the folder."""
-        if self._others is not None:
-            self._others.destroy()
-        if self.desk is not None:
-            self.desk.close()
-        self.desk = self._others = None
+        """Release the folder."""
+        if self._service_clients is not None:
+            self._service_clients.destroy()
+        if self.proposals is not None:
+            self.proposals.close()
+        self.proposals = self._service_clients = None
 
     def parameters_changed(self, names: set[str]) -> None:
         """Rules hold for the next step."""
-        if self.desk is not None:
-            self.desk.rules = self._rules()
+        if self.proposals is not None:
+            self.proposals.rules = self._rules()
 
-    # What is heard.
+    # Subscriptions and the service.
 
-    def _hear_unknown(self, message: msg.UnknownObject) -> None:
-        if self.desk is None:
+    def _on_unknown(self, message: msg.UnknownObject) -> None:
+        if self.proposals is None:
             return
         if message.state == msg.UnknownObject.STATE_WAITING:
             crop = bytes(message.crops[0].data) if message.crops else b""
-            self.desk.announced(message.id, crop)
-        elif message.state in _ELSEWHERE:
-            self.desk.named_elsewhere(message.id, _ELSEWHERE[message.state], message.label)
+            self.proposals.announced(message.id, crop)
+        elif message.state in _FROM_DETECTOR:
+            self.proposals.unknown_changed(
+                message.id, _FROM_DETECTOR[message.state], message.label
+            )
 
-    def _hear_knowledge(self, message: msg.KnowledgeBase) -> None:
-        if self.desk is not None:
-            self.desk.knows([known.label for known in message.classes])
+    def _on_knowledge(self, message: msg.KnowledgeBase) -> None:
+        if self.proposals is not None:
+            self.proposals.set_known([known.label for known in message.classes])
 
-    def _hear_job(self, message: msg.LearningStatus) -> None:
-        if self.desk is None:
+    def _on_job(self, message: msg.LearningStatus) -> None:
+        if self.proposals is None:
             return
-        final = message.stage >= msg.LearningStatus.STAGE_DONE
-        learned = message.stage == msg.LearningStatus.STAGE_DONE if final else None
-        ours = self.desk.job_told(message.job_id, message.label, learned, message.message)
+        final = message.state >= msg.LearningStatus.STATE_DONE
+        learned = message.state == msg.LearningStatus.STATE_DONE if final else None
+        ours = self.proposals.job_changed(message.job_id, message.label, learned, message.message)
         if ours is not None and not final:
-            crop = self.desk.crop(ours.id)
+            crop = self.proposals.crop(ours.id)
             self.publish("status", proposal_message(ours, message.progress, crop))
 
-    def _confirm_label(
-        self, request: ConfirmLabel.Request, response: ConfirmLabel.Response
-    ) -> ConfirmLabel.Response:
-        try:
-            if self.desk is None or self.state() != State.PRIMARY_STATE_ACTIVE:
-                raise RefusedError("NOT_READY", "the node is not active")
-            if request.decision not in _DECISIONS:
-                raise RefusedError("INVALID_DECISION", f"there is no decision {request.decision}")
-            decision = _DECISIONS[request.decision]
-            response.label = self.desk.decide(request.unknown_id, decision, request.label)
-        except RefusedError as refused:
-            response.result = getattr(response, f"RESULT_{refused.code}")
-            response.message = str(refused)
-        except Exception as error:
-            self.log_traceback("confirm_label failed")
-            response.result = response.RESULT_INTERNAL
-            response.message = f"{type(error).__name__}: {error}"
-        return response
+    def _confirm_label(self, request: ConfirmLabel.Request, response: Any) -> None:
+        if self.proposals is None or self.state() != State.PRIMARY_STATE_ACTIVE:
+            raise RequestError("NOT_READY", "the node is not active")
+        if request.decision not in _DECISIONS:
+            raise RequestError("INVALID_DECISION", f"there is no decision {request.decision}")
+        decision = _DECISIONS[request.decision]
+        response.label = self.proposals.decide(request.unknown_id, decision, request.label)
 
-    # What is done.
+    # Steps.
 
-    def _look_after(self) -> None:
+    def _call_services(self) -> None:
         """Ask the services for what is due."""
-        desk, services = self.desk, self._others
-        if desk is None or services is None or self.state() != State.PRIMARY_STATE_ACTIVE:
+        proposals, services = self.proposals, self._service_clients
+        if proposals is None or services is None or self.state() != State.PRIMARY_STATE_ACTIVE:
             return
         services.expire()
-        for step in desk.due():
-            name = services.name(step.phase)
-            if services.ready(step.phase):
-                taken = functools.partial(self._take, desk, step, name)
-                services.ask(step, desk.crop(step.id), taken)
+        for step in proposals.due():
+            name = services.name(step.state)
+            if services.ready(step.state):
+                taken = functools.partial(self._take, proposals, step, name)
+                services.call(step, proposals.crop(step.id), taken)
             else:
-                desk.finished(step, absent(name))
+                proposals.finished(step, service_absent(name))
 
-    def _take(self, desk: Desk, step: Proposal, service: str, response: Any) -> None:
-        desk.finished(step, answer_from(step.phase, service, response))
+    def _take(self, proposals: ProposalQueue, step: Proposal, service: str, response: Any) -> None:
+        proposals.finished(step, answer_from(step.state, service, response))
 
     def _proposal_changed(self, proposal: Proposal) -> None:
         """From any thread, in the order of the changes."""
         label = f" {proposal.label!r}" if proposal.label else ""
         note = f": {' '.join(proposal.message.split())}" if proposal.message else ""
-        self.get_logger().info(f"{proposal.id} {proposal.phase}{label}{note}")
-        crop = self.desk.crop(proposal.id) if self.desk is not None else b""
+        self.get_logger().info(f"{proposal.id} {proposal.state}{label}{note}")
+        crop = self.proposals.crop(proposal.id) if self.proposals is not None else b""
         self.publish("status", proposal_message(proposal, crop=crop))
         self._publish_proposals()
 
     def _publish_proposals(self) -> None:
-        if self.desk is not None:
+        if self.proposals is not None:
             now = self.get_clock().now().to_msg()
-            message = proposals_message(now, self.desk.open(), self.desk.crop)
+            message = proposals_message(now, self.proposals.open(), self.proposals.crop)
             self.publish("proposals", message)
 
-    # How things are.
+    # Diagnostics.
 
     def health(self) -> Status:
-        """Trouble with the disk, or somebody who is missed."""
-        assert self.desk is not None
-        if self.desk.trouble:
-            return DiagnosticStatus.ERROR, self.desk.trouble, {}
-        missed = self._others.missed(self.desk.open()) if self._others is not None else []
-        if missed:
-            return DiagnosticStatus.WARN, f"not there: {', '.join(missed)}", {}
-        waiting = sum(p.phase == "waiting" for p in self.desk.open())
+        """Errors of the disk, or services that are missing."""
+        assert self.proposals is not None
+        if self.proposals.storage_error:
+            return DiagnosticStatus.ERROR, self.proposals.storage_error, {}
+        clients = self._service_clients
+        missing = clients.missing(self.proposals.open()) if clients is not None else []
+        if missing:
+            return DiagnosticStatus.WARN, f"services missing: {', '.join(missing)}", {}
+        waiting = sum(p.state == ProposalState.WAITING for p in self.proposals.open())
         text = f"{waiting} objects wait for a person" if waiting else "nothing waits for a person"
         return DiagnosticStatus.OK, text, {}
 
     def diagnose(self) -> Mapping[str, object]:
-        """Proposals by their phase."""
-        if self.desk is None:
+        """Proposals by their state."""
+        if self.proposals is None:
             return {}
-        phases = Counter(proposal.phase for proposal in self.desk.all())
-        return {**phases, "turned_away": self.desk.turned_away, "folder": self.desk.folder}
+        states = Counter(str(proposal.state) for proposal in self.proposals.all())
+        return {**states, "ignored": self.proposals.ignored, "folder": self.proposals.folder}
 
     # From parameters.
 
-    def _rules(self) -> Rules:
-        return Rules(
+    def _rules(self) -> CurationRules:
+        return CurationRules(
             attempts=self.param("attempts"),
             auto_confirm=self.param("auto_confirm"),
             fetch=self.param("fetch_images") > 0,
         )
 
-    def _patience(self) -> Patience:
-        names = ("first_wait", "longest_wait", "silence", "max_open")
-        return Patience(**{name: self.param(name) for name in names})
+    def _retry_policy(self) -> RetryPolicy:
+        return RetryPolicy(
+            delay=self.param("retry_delay"),
+            max_delay=self.param("max_retry_delay"),
+            status_timeout=self.param("status_timeout"),
+            max_open=self.param("max_open"),
+        )
 
     def _state_folder(self) -> Path:
         home = Path(os.environ.get("ROS_HOME") or "~/.ros").expanduser()
@@ -238,10 +234,37 @@ class Curator(ManagedNode):
         return Path(self.param("state_folder") or default).expanduser()
 
 
-def main() -> int:
-    """Run it until Ctrl-C."""
-    return run(Curator)
+def proposal_message(
+    proposal: Proposal, progress: float = 0.0, crop: bytes = b""
+) -> msg.LabelProposal:
+    """One proposal, with the view of the object if there is one to show."""
+    picture = CompressedImage(format="jpeg" if crop else "", data=crop)
+    candidates = [
+        msg.LabelCandidate(label=c.label, confidence=c.confidence, provider=c.provider)
+        for c in proposal.candidates
+    ]
+    return msg.LabelProposal(
+        stamp=_time(proposal.since),
+        unknown_id=proposal.id,
+        state=getattr(msg.LabelProposal, f"STATE_{proposal.state.upper()}"),
+        candidates=candidates,
+        label=proposal.label,
+        decided_by=proposal.decided_by,
+        images=len(proposal.files),
+        job_id=proposal.job,
+        progress=1.0 if proposal.state == ProposalState.LEARNED else progress,
+        crop=picture,
+        message=proposal.message,
+    )
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def proposals_message(
+    stamp: Time, proposals: Sequence[Proposal], crop: Callable[[str], bytes]
+) -> msg.LabelProposals:
+    """All that are open."""
+    found = [proposal_message(proposal, crop=crop(proposal.id)) for proposal in proposals]
+    return msg.LabelProposals(stamp=stamp, proposals=found)
+
+
+def _time(seconds: float) -> Time:
+    return Time(sec=int(seconds), nanosec=int(seconds % 1 * 1e9))

@@ -1,29 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done about one unknown object, as a value, and every way in which it goes on.
+"""A proposal: one unknown object on its way to a label, as a value, and its state machine.
 
     asking ─► waiting ─► fetching ─► submitting ─► learning ─► learned
       │          │  ▲                    │             │
       │          │  └── refused, failed ─┴─────────────┘
       └──────────┴─► dismissing ─► dismissed
 
-A step ends with an `Answer`. Nothing here knows of ROS, of time limits or of the disk.
+A step ends with an `Answer`. Nothing here knows of ROS, of timeouts or of the disk.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Literal
 
-from newfound_core.knowledge.labels import problem_with_label
+from newfound_core.knowledge.labels import find_label, label_problem, normalise_label
+from newfound_runtime.services import RequestError
 
-Phase = Literal[
-    "asking", "waiting", "fetching", "submitting", "learning", "dismissing",
-    "learned", "dismissed", "expired",
-]  # fmt: skip
-FINAL = ("learned", "dismissed", "expired")
-UNDECIDED = ("asking", "waiting")
+
+class ProposalState(StrEnum):
+    """Where a proposal is; the names are those of LabelProposal.STATE_* in lower case."""
+
+    ASKING = "asking"  # providers are asked for labels
+    WAITING = "waiting"  # for a person to confirm, correct or dismiss
+    FETCHING = "fetching"  # the label is decided; images of it are fetched
+    SUBMITTING = "submitting"  # the detector is asked to learn it
+    LEARNING = "learning"  # the detector learns it, or has it in its queue
+    DISMISSING = "dismissing"  # the detector is told that it is not worth learning
+    LEARNED = "learned"
+    DISMISSED = "dismissed"
+    EXPIRED = "expired"  # the detector has removed the object
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing is to be done any more."""
+        return self in (ProposalState.LEARNED, ProposalState.DISMISSED, ProposalState.EXPIRED)
+
+
+UNDECIDED = (ProposalState.ASKING, ProposalState.WAITING)
 
 # done: it worked. refused: it never will. failed: it may work if tried again.
-# away: nobody was there to do it. busy: somebody was, but not now. Neither is a failure.
+# away: the service is not there. busy: it is, but not now. Neither is a failure.
 # exists: there is a class of that label, or it is being learned. gone: there is no such object.
 Outcome = Literal["done", "refused", "failed", "away", "busy", "exists", "gone"]
 
@@ -54,8 +71,8 @@ class Proposal:
     """An unknown object on its way to a name."""
 
     id: str  # of the unknown object
-    phase: Phase = "asking"
-    since: float = 0.0  # s since 1970, when it came into this phase
+    state: ProposalState = ProposalState.ASKING
+    since: float = 0.0  # s since 1970, when it came into this state
     candidates: tuple[Candidate, ...] = ()  # best first
     label: str = ""  # decided
     decided_by: str = ""  # person, auto_confirm, or detector
@@ -69,11 +86,11 @@ class Proposal:
     @property
     def open(self) -> bool:
         """Whether something is still to be done."""
-        return self.phase not in FINAL
+        return not self.state.final
 
 
 @dataclass(frozen=True)
-class Rules:
+class CurationRules:
     """What goes on without a person, and how long."""
 
     attempts: int = 3  # at asking, fetching and learning, before going on without
@@ -81,66 +98,96 @@ class Rules:
     fetch: bool = True  # images are wanted besides the crops
 
 
-def answered(proposal: Proposal, answer: Answer, rules: Rules, known: Collection[str]) -> Proposal:
-    """What becomes of it when its present step has ended so."""
-    if answer.outcome == "gone" and proposal.phase in ("submitting", "learning"):
-        return replace(proposal, phase="expired", message=answer.message)
-    goes_on = {
-        "asking": _asked,
-        "fetching": _fetched,
-        "submitting": _submitted,
-        "learning": _looked_after,
-        "dismissing": _dismissed,
-    }[proposal.phase]
-    return goes_on(proposal, answer, rules, known)
+def answered(
+    proposal: Proposal, answer: Answer, rules: CurationRules, known: Collection[str]
+) -> Proposal:
+    """The proposal after its present step has ended with this answer."""
+    if answer.outcome == "gone" and proposal.state in (
+        ProposalState.SUBMITTING,
+        ProposalState.LEARNING,
+    ):
+        return replace(proposal, state=ProposalState.EXPIRED, message=answer.message)
+    transition = {
+        ProposalState.ASKING: _asked,
+        ProposalState.FETCHING: _fetched,
+        ProposalState.SUBMITTING: _submitted,
+        ProposalState.LEARNING: _checked,
+        ProposalState.DISMISSING: _dismissed,
+    }[proposal.state]
+    return transition(proposal, answer, rules, known)
 
 
-def decided(proposal: Proposal, label: str, by: str, rules: Rules) -> Proposal:
-    """Somebody has said what it is."""
-    phase: Phase = "fetching" if rules.fetch else "submitting"
-    return _fresh(proposal, phase, label=label, decided_by=by)
+def decided(proposal: Proposal, label: str, by: str, rules: CurationRules) -> Proposal:
+    """A label was decided."""
+    state: ProposalState = ProposalState.FETCHING if rules.fetch else ProposalState.SUBMITTING
+    return _fresh(proposal, state, label=label, decided_by=by)
 
 
 def dismissed(proposal: Proposal, by: str = "person") -> Proposal:
-    """Somebody has said that it is not worth learning."""
-    return _fresh(proposal, "dismissing", decided_by=by)
+    """It was decided that it is not worth learning."""
+    return _fresh(proposal, ProposalState.DISMISSING, decided_by=by)
 
 
-def came_back(proposal: Proposal, why: str) -> Proposal:
+def ask_again(proposal: Proposal, why: str) -> Proposal:
     """A decision came to nothing: a person is asked again, with the reason."""
-    return _fresh(proposal, "waiting", message=why, label="", decided_by="")
+    return _fresh(proposal, ProposalState.WAITING, message=why, label="", decided_by="")
 
 
 def job_ended(proposal: Proposal, learned: bool, why: str) -> Proposal:
-    """The detector has told how learning ended."""
+    """The detector reports how learning ended."""
     if learned:
-        return replace(proposal, phase="learned", message="")
-    return came_back(proposal, f"{proposal.label!r} was not learned: {why}")
+        return replace(proposal, state=ProposalState.LEARNED, message="")
+    return ask_again(proposal, f"{proposal.label!r} was not learned: {why}")
+
+
+def decided_label(present: Proposal, decision: str, label: str) -> str:
+    """The label that a person decides on; raises RequestError."""
+    if decision == "confirm":
+        if not present.candidates:
+            reason = "no label is proposed: give one with DECISION_CORRECT"
+            raise RequestError("INVALID_LABEL", reason)
+        proposed = present.candidates[0].label
+        if label not in ("", proposed):
+            reason = f"{proposed!r} is proposed: give another label with DECISION_CORRECT"
+            raise RequestError("INVALID_DECISION", reason)
+        label = proposed
+    label = normalise_label(label)
+    problem = label_problem(label)
+    if problem:
+        raise RequestError("INVALID_LABEL", problem)
+    return label
 
 
 # The steps.
 
 
-def _asked(proposal: Proposal, answer: Answer, rules: Rules, known: Collection[str]) -> Proposal:
+def _asked(
+    proposal: Proposal, answer: Answer, rules: CurationRules, known: Collection[str]
+) -> Proposal:
     again = _another_attempt(proposal, answer, rules)
     if again is not None:
         return again
     waiting = _fresh(
-        proposal, "waiting", message=answer.message, candidates=tuple(answer.candidates)
+        proposal,
+        ProposalState.WAITING,
+        message=answer.message,
+        candidates=tuple(answer.candidates),
     )
     if not waiting.candidates:
         reason = f": {answer.message}" if answer.message else ""
         return replace(waiting, message=f"no label was found, a person has to say it{reason}")
     best = waiting.candidates[0]
-    if best.label in known:
+    if find_label(best.label, known) is not None:
         message = f"it looks like {best.label!r}, which is known: correct the label, or dismiss it"
         return replace(waiting, message=message)
-    if best.confidence > rules.auto_confirm and not problem_with_label(best.label):
+    if best.confidence > rules.auto_confirm and not label_problem(best.label):
         return decided(waiting, best.label, "auto_confirm", rules)
     return waiting
 
 
-def _fetched(proposal: Proposal, answer: Answer, rules: Rules, known: Collection[str]) -> Proposal:
+def _fetched(
+    proposal: Proposal, answer: Answer, rules: CurationRules, known: Collection[str]
+) -> Proposal:
     # A service that is away is not waited for: the crops are enough to learn from.
     absent = answer.outcome in ("away", "busy")
     counted = replace(answer, outcome="failed") if absent else answer
@@ -150,7 +197,7 @@ def _fetched(proposal: Proposal, answer: Answer, rules: Rules, known: Collection
     message = answer.message if answer.files else f"learned from crops alone: {answer.message}"
     return _fresh(
         proposal,
-        "submitting",
+        ProposalState.SUBMITTING,
         message=message,
         collection=answer.collection,
         files=tuple(answer.files),
@@ -158,44 +205,48 @@ def _fetched(proposal: Proposal, answer: Answer, rules: Rules, known: Collection
 
 
 def _submitted(
-    proposal: Proposal, answer: Answer, rules: Rules, known: Collection[str]
+    proposal: Proposal, answer: Answer, rules: CurationRules, known: Collection[str]
 ) -> Proposal:
     if answer.outcome == "exists" and proposal.requests > 1:
         # An earlier request was heard, though its answer was not.
-        return _fresh(proposal, "learning")
+        return _fresh(proposal, ProposalState.LEARNING)
     if answer.outcome == "busy":
         return replace(proposal, requests=0, message=answer.message)
     again = _another_attempt(proposal, answer, rules)
     if again is not None:
         return again
     if answer.outcome == "done":
-        return _fresh(proposal, "learning", job=answer.job)
-    return came_back(proposal, f"{proposal.label!r} cannot be learned: {answer.message}")
+        return _fresh(proposal, ProposalState.LEARNING, job=answer.job)
+    return ask_again(proposal, f"{proposal.label!r} cannot be learned: {answer.message}")
 
 
-def _looked_after(
-    proposal: Proposal, answer: Answer, rules: Rules, known: Collection[str]
+def _checked(
+    proposal: Proposal, answer: Answer, rules: CurationRules, known: Collection[str]
 ) -> Proposal:
     """Nothing was heard of the job for long, and the detector was asked to learn it again."""
     if answer.outcome == "exists":
-        return job_ended(proposal, True, "") if proposal.label in known else proposal
+        return (
+            job_ended(proposal, True, "")
+            if find_label(proposal.label, known) is not None
+            else proposal
+        )
     if answer.outcome == "done":  # the first job had ended unheard, without success
         if proposal.attempts + 1 >= rules.attempts:
-            return came_back(proposal, f"{proposal.label!r} was tried {rules.attempts} times")
+            return ask_again(proposal, f"{proposal.label!r} was tried {rules.attempts} times")
         return replace(proposal, job=answer.job, attempts=proposal.attempts + 1)
     if answer.outcome == "refused":
-        return came_back(proposal, f"{proposal.label!r} cannot be learned: {answer.message}")
+        return ask_again(proposal, f"{proposal.label!r} cannot be learned: {answer.message}")
     return replace(proposal, message=answer.message)
 
 
 def _dismissed(
-    proposal: Proposal, answer: Answer, rules: Rules, known: Collection[str]
+    proposal: Proposal, answer: Answer, rules: CurationRules, known: Collection[str]
 ) -> Proposal:
     again = _another_attempt(proposal, answer, rules)
-    return again or _fresh(proposal, "dismissed", message="")
+    return again or _fresh(proposal, ProposalState.DISMISSED, message="")
 
 
-def _another_attempt(proposal: Proposal, answer: Answer, rules: Rules) -> Proposal | None:
+def _another_attempt(proposal: Proposal, answer: Answer, rules: CurationRules) -> Proposal | None:
     """The same step once more, if that makes sense."""
     if answer.outcome in ("away", "busy"):
         return replace(proposal, message=answer.message)
@@ -204,7 +255,9 @@ def _another_attempt(proposal: Proposal, answer: Answer, rules: Rules) -> Propos
     return None
 
 
-def _fresh(proposal: Proposal, phase: Phase, message: str = "", **changes: object) -> Proposal:
-    """In another phase, where nothing was tried yet."""
-    values = {"phase": phase, "attempts": 0, "requests": 0, "message": message, "job": ""}
+def _fresh(
+    proposal: Proposal, state: ProposalState, message: str = "", **changes: object
+) -> Proposal:
+    """In another state, where nothing was tried yet."""
+    values = {"state": state, "attempts": 0, "requests": 0, "message": message, "job": ""}
     return replace(proposal, **{**values, **changes})  # type: ignore[arg-type]

@@ -1,100 +1,121 @@
 # SPDX-License-Identifier: Apache-2.0
 """The LearnClass action: a goal is a learning job, followed to its end.
 
-A goal is executed when its job has ended, not before: until then no thread of the executor is
-held, however many goals wait in the queue. Feedback comes from the thread of the queue.
+A goal that cannot be granted is rejected, with the reason in the log. A goal that is accepted is
+executed when its job has ended, not before: until then no thread of the executor is held, however
+many goals wait in the queue. Feedback comes from the thread of the learning queue.
 """
 
 import math
 import threading
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
-from rclpy.action import ActionServer, CancelResponse
+from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.action.server import ServerGoalHandle
 from rclpy.callback_groups import CallbackGroup
-from rclpy.node import Node
 
+from newfound_core.errors import NewfoundError
+from newfound_core.learning.job import JobState, JobStatus
 from newfound_msgs.action import LearnClass
-from newfound_nodes.open_world.job_status import JobStatus
 from newfound_nodes.open_world.messages import learning_message
+from newfound_runtime.managed_node import ManagedNode
 
 Result = LearnClass.Result
 _RESULTS = {
-    "done": Result.RESULT_OK,
-    "cancelled": Result.RESULT_CANCELLED,
-    "rejected": Result.RESULT_REJECTED,
-    "failed": Result.RESULT_FAILED,
+    JobState.DONE: Result.RESULT_OK,
+    JobState.CANCELLED: Result.RESULT_CANCELLED,
+    JobState.REJECTED: Result.RESULT_REJECTED,
+    JobState.FAILED: Result.RESULT_FAILED,
 }
+
+
+class JobRequests(Protocol):
+    """What the action needs of the detector."""
+
+    def submit(self, request: Any) -> tuple[str, int]:
+        """Queue the job of a goal; may raise a NewfoundError."""
+        ...
+
+    def cancel(self, job: str) -> bool:
+        """Ask a job to stop."""
+        ...
+
+    def version(self) -> int:
+        """The version of the knowledge in use."""
+        ...
 
 
 class LearnAction:
     """Serves `~/learn_class`."""
 
-    def __init__(
-        self,
-        node: Node,
-        group: CallbackGroup,
-        submit: Callable[[Any], Any],  # goal to a response of AddUnknownClass
-        cancel: Callable[[str], bool],
-        version: Callable[[], int],
-    ) -> None:
-        self._node, self._submit, self._cancel, self._version = node, submit, cancel, version
+    def __init__(self, node: ManagedNode, group: CallbackGroup, requests: JobRequests) -> None:
+        self._node, self._requests = node, requests
         self._lock = threading.Lock()
+        self._submitted: dict[int, str] = {}  # goal request to its job, until it is accepted
         self._goals: dict[str, ServerGoalHandle] = {}  # by job
-        self._early: dict[str, JobStatus] = {}  # ended before its goal was noted
+        self._ended: dict[str, JobStatus] = {}  # before its goal was accepted
         self._server = ActionServer(
             node,
             LearnClass,
             "~/learn_class",
             execute_callback=lambda goal: Result(),  # each goal brings its own
             callback_group=group,
+            goal_callback=self._decide,
             handle_accepted_callback=self._accepted,
-            cancel_callback=self._cancelled,
+            cancel_callback=self._cancel,
         )
 
     def job_changed(self, status: JobStatus) -> None:
-        """Pass on where a job is to whoever asked for it."""
+        """Pass the status of a job on to the client that asked for it."""
         with self._lock:
             goal = self._goals.get(status.job)
-            if status.final:
+            if status.state.final:
                 self._goals.pop(status.job, None)
-                self._early = {status.job: status}  # jobs end one at a time
+                self._ended = {status.job: status}  # jobs end one at a time
         if goal is not None:
-            self._tell(goal, status)
+            self._pass_on(goal, status)
 
-    def destroy(self) -> None:
-        """Let go of the action's services and topics."""
-        self._server.destroy()
+    def _decide(self, request: Any) -> GoalResponse:
+        try:
+            job, _ = self._requests.submit(request)
+        except NewfoundError as error:
+            self._node.get_logger().warning(f"goal to learn {request.label!r} rejected: {error}")
+            return GoalResponse.REJECT
+        except Exception:
+            self._node.log_traceback("goal rejected")
+            return GoalResponse.REJECT
+        with self._lock:
+            self._submitted[id(request)] = job
+        return GoalResponse.ACCEPT
 
     def _accepted(self, goal: ServerGoalHandle) -> None:
-        answer = self._submit(goal.request)
-        if answer.result != answer.RESULT_OK:
-            self._finish(goal, _result(self._version(), answer.result, answer.message))
-            return
         with self._lock:
-            ended = self._early.get(answer.job_id)
+            job = self._submitted.pop(id(goal.request))
+            ended = self._ended.get(job)
             if ended is None:
-                self._goals[answer.job_id] = goal
+                self._goals[job] = goal
         if ended is not None:
-            self._tell(goal, ended)
+            self._pass_on(goal, ended)
 
-    def _cancelled(self, goal: ServerGoalHandle) -> CancelResponse:
+    def _cancel(self, goal: ServerGoalHandle) -> CancelResponse:
         with self._lock:
             job = next((job for job, other in self._goals.items() if other == goal), "")
-        accepted = bool(job) and self._cancel(job)
+        accepted = bool(job) and self._requests.cancel(job)
         return CancelResponse.ACCEPT if accepted else CancelResponse.REJECT
 
-    def _tell(self, goal: ServerGoalHandle, status: JobStatus) -> None:
-        if not status.final:
+    def _pass_on(self, goal: ServerGoalHandle, status: JobStatus) -> None:
+        if not status.state.final:
             stamp = self._node.get_clock().now().to_msg()
             goal.publish_feedback(LearnClass.Feedback(status=learning_message(status, stamp)))
             return
-        code = Result.RESULT_STORAGE if status.storage else _RESULTS[status.stage]
-        result = _result(self._version(), code, status.message)
-        result.job_id = status.job
-        result.accuracy_before = _number(status.accuracy_before)
-        result.accuracy_after = _number(status.accuracy_after)
+        result = Result(
+            result=Result.RESULT_STORAGE if status.storage_failed else _RESULTS[status.state],
+            message=status.message,
+            job_id=status.job,
+            knowledge_version=self._requests.version(),
+            accuracy_before=_number(status.accuracy_before),
+            accuracy_after=_number(status.accuracy_after),
+        )
         self._finish(goal, result)
 
     def _finish(self, goal: ServerGoalHandle, result: Any) -> None:
@@ -109,17 +130,6 @@ class LearnAction:
 
         if self._node.executor is not None:  # otherwise the node is going down
             goal.execute(end)
-
-
-def _result(version: int, code: int, message: str) -> Any:
-    nan = math.nan
-    return Result(
-        result=code,
-        message=message,
-        knowledge_version=version,
-        accuracy_before=nan,
-        accuracy_after=nan,
-    )
 
 
 def _number(value: float | None) -> float:

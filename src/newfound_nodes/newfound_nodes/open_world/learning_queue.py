@@ -1,95 +1,109 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learning jobs, one at a time, each in a process of its own; crashes of either side are survived.
 
-A thread takes the oldest job, starts or finds its process, follows it, and hands the result over
-to be switched to. Everything that matters is in the job's folder: after a crash the queue goes
-on where it was.
+A thread takes the oldest job, starts or finds its process, follows it, and has the result
+adopted. Everything that matters is in the job's folder: after a crash the next queue resumes it.
 """
 
 import logging
 import math
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
-from newfound_core.errors import NewfoundError
-from newfound_core.open_world import job as jobs
-from newfound_core.open_world.job import Job, JobResult
-from newfound_nodes.open_world.job_folders import JobFolders
-from newfound_nodes.open_world.job_status import JobStatus, accuracies, ended, failed, following
-from newfound_nodes.open_world.learner_process import COMMAND, LearnerProcess
+from newfound_core.errors import LockedError, NewfoundError, StorageError
+from newfound_core.learning.job import (
+    Job,
+    JobFolder,
+    JobFolders,
+    JobResult,
+    JobState,
+    JobStatus,
+)
+from newfound_core.storage import FolderLock
+from newfound_runtime.services import RequestError
 
 _log = logging.getLogger(__name__)
-_POLL = 0.2  # s between two looks at a process
-_CANCEL_PATIENCE = 5.0  # s that it may take to see that it is cancelled
+COMMAND = (sys.executable, "-m", "newfound_core.learning", "--job")
+_LOCK = "process.lock"
+_POLL = 0.2  # s between two checks of a process
+_CANCEL_TIMEOUT = 5.0  # s that it may take to notice that it is cancelled
+_STOP_TIMEOUT = 5.0  # s that a process asked to end may take
 
 
-class QueueFullError(NewfoundError):
-    """There are as many jobs as there may be."""
+class JobOwner(Protocol):
+    """The owner of the knowledge that jobs change; called from the queue's thread."""
 
+    def version(self) -> int:
+        """The version in use now."""
+        ...
 
-class StuckError(NewfoundError):
-    """A learning process does nothing any more."""
+    def adopt(self, job: str, label: str, checkpoint: Path) -> int:
+        """Use the result of a job; returns the new version. May raise a NewfoundError."""
+        ...
 
-
-@dataclass(frozen=True)
-class Switching:
-    """How the owner of the knowledge takes part; called from the queue's thread."""
-
-    version: Callable[[], int]  # in use now
-    adopt: Callable[[str, str, Path], int]  # job, label, checkpoint; returns the new version
-    report: Callable[[JobStatus], None]  # every change of a job's status
+    def job_changed(self, status: JobStatus, job: Job | None) -> None:
+        """A job is somewhere else; `job` is None if its folder is damaged."""
+        ...
 
 
 class LearningQueue:
-    """Accepts jobs and sees to them until it is closed."""
+    """Accepts jobs and works on them, oldest first, until it is closed."""
 
     def __init__(
         self,
         root: Path,
-        switching: Switching,
+        owner: JobOwner,
         *,
         limit: int = 10,
         attempts: int = 5,
-        patience: float = 600.0,  # s that a process may be without progress
+        timeout: float = 600.0,  # s that a process may be without progress
         command: Sequence[str] = COMMAND,
     ) -> None:
         self.folders = JobFolders(root)
-        self._switching = switching
-        self._limit, self._attempts, self._command = limit, attempts, command
-        self._patience = patience
+        self._owner = owner
+        self._limit, self._attempts, self._timeout = limit, attempts, timeout
+        self._command = command
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
+        self._jobs: dict[str, Job | None] = self.folders.unfinished()
         self._statuses = {
-            name: JobStatus(name, self.folders.label(name), "queued")
-            for name in self.folders.unfinished()
+            name: JobStatus(name, job.label if job else "") for name, job in self._jobs.items()
         }
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="learning-queue", daemon=True)
+
+    def start(self) -> None:
+        """Begin to work; jobs that were left unfinished come first."""
         self._thread.start()
 
-    # For others, from any thread.
+    # Any thread.
 
     def add(self, job: Job, images: Mapping[str, bytes]) -> tuple[str, int]:
         """Queue a job; return its id and how many are before it."""
         with self._lock:
-            before = self._room()
+            before = self._check_room()
             name = self.folders.create(job, images)
-            status = JobStatus(name, job.label, "queued", message=f"{before} jobs before it")
-            self._statuses[name] = status
+            status = JobStatus(name, job.label, message=f"{before} jobs before it")
+            self._statuses[name], self._jobs[name] = status, job
         self._report(status)
         with self._lock:
             self._wake.notify_all()
         return name, before
 
     def check_room(self) -> None:
-        """Raise a QueueFullError if no job would be taken."""
+        """Raise a RequestError if no further job is accepted."""
         with self._lock:
-            self._room()
+            self._check_room()
 
-    def cancel_at_work(self) -> JobStatus | None:
+    def cancel_current(self) -> JobStatus | None:
         """Ask the job at work, or the next one, to stop; None if there is none."""
         with self._lock:
             first = min(self._open(), key=lambda status: status.job, default=None)
@@ -100,7 +114,7 @@ class LearningQueue:
         with self._lock:
             if name not in [status.job for status in self._open()]:
                 return False
-            jobs.cancel(self.folders.folder(name))
+            self.folders[name].cancel()
             self._wake.notify_all()
         return True
 
@@ -110,7 +124,7 @@ class LearningQueue:
             return self._statuses.get(name) or self.folders.status(name)
 
     def labels(self) -> set[str]:
-        """What is being learned, or will be."""
+        """Labels of the classes that are being learned, or will be."""
         with self._lock:
             return {status.label for status in self._open()}
 
@@ -125,20 +139,25 @@ class LearningQueue:
         with self._lock:
             self._closing = True
             self._wake.notify_all()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
-    # The thread.
+    # The queue's thread.
 
     def _run(self) -> None:
         while (name := self._next()) is not None:
+            label = self._statuses[name].label
             try:
-                status = self._see_to(name)
-            except Exception as error:  # one job's trouble must not end the queue
+                if self.folders.job(name) is None:
+                    raise NewfoundError("its job.json is damaged")
+                status = self._work_on(name, label)
+            except Exception as error:  # an error of one job must not end the queue
                 if not isinstance(error, NewfoundError):
                     _log.exception("job %s failed", name)
-                status = failed(name, self.folders.label(name), error)
+                status = JobStatus.failed(name, label, error)
             if status is not None:
-                self.folders.finish(name, status)
+                with suppress(StorageError):  # the folder is gone: there is nothing to finish
+                    self.folders.finish(name, status)
                 self._report(status)
 
     def _next(self) -> str | None:
@@ -150,47 +169,44 @@ class LearningQueue:
                 self._wake.wait()
         return None
 
-    def _see_to(self, name: str) -> JobStatus | None:
+    def _work_on(self, name: str, label: str) -> JobStatus | None:
         """Bring a job to its end; None if the queue is closed before."""
-        label = self.folders.label(name)
-        if not label:
-            return JobStatus(name, label, "failed", 1.0, message="its job.json is damaged")
-        folder = self.folders.folder(name)
+        folder = self.folders[name]
         why = "it was started too often"
-        while (result := self.folders.result(name)) is None:
+        while (result := folder.result()) is None:
             process = LearnerProcess.find(folder)
             if process is None:
-                if jobs.is_cancelled(folder):
-                    return ended(name, label, JobResult("cancelled"))
-                if self.folders.begin(name, self._switching.version()) > self._attempts:
-                    return JobStatus(name, label, "failed", 1.0, message=why)
+                if folder.cancelled:
+                    return JobStatus.ended(name, label, JobResult(JobState.CANCELLED))
+                if folder.begin(self._owner.version()) > self._attempts:
+                    return JobStatus.failed(name, label, why)
                 process = LearnerProcess.start(folder, self._command)
             if not self._follow(process, name, label):
                 return None
             why = process.how_it_ended()
         return self._conclude(name, label, result)
 
-    def _follow(self, process: LearnerProcess, name: str, label: str) -> bool:
+    def _follow(self, process: "LearnerProcess", name: str, label: str) -> bool:
         """Report until there is a result or the process has ended; False if closed before."""
-        folder = self.folders.folder(name)
+        folder = self.folders[name]
         deadline, last, since = math.inf, None, time.monotonic()
         try:
-            # The result is written last: whoever then takes his time to end has nothing to do.
-            while process.running() and self.folders.result(name) is None:
-                progress = jobs.read_progress(folder)
+            # The result is written last: a process that then takes its time to end is not needed.
+            while process.running() and folder.result() is None:
+                progress = folder.progress()
                 if progress != last:
                     last, since = progress, time.monotonic()
-                self._report(following(name, label, progress))
+                self._report(JobStatus.following(name, label, progress))
                 if not self._wait():
-                    self.folders.interrupted(name)
+                    folder.interrupted()
                     return False
-                if jobs.is_cancelled(folder):
-                    deadline = min(deadline, time.monotonic() + _CANCEL_PATIENCE)
+                if folder.cancelled:
+                    deadline = min(deadline, time.monotonic() + _CANCEL_TIMEOUT)
                 if time.monotonic() > deadline:
                     process.stop()
-                if time.monotonic() - since > self._patience:
-                    raise StuckError(
-                        f"the learning process made no progress in {self._patience:g} s"
+                if time.monotonic() - since > self._timeout:
+                    raise NewfoundError(
+                        f"the learning process made no progress in {self._timeout:g} s"
                     )
         finally:
             process.stop()
@@ -204,46 +220,124 @@ class LearningQueue:
             return not self._closing
 
     def _conclude(self, name: str, label: str, result: JobResult) -> JobStatus | None:
-        if not result.learned:
-            return ended(name, label, result)
-        before, after = accuracies(result)
-        if self.folders.base(name) != self._switching.version() and not self._adopted(name):
+        if result.state is not JobState.DONE:
+            return JobStatus.ended(name, label, result)
+        folder = self.folders[name]
+        adopted = not folder.result_path.exists()  # by a process that was killed after that
+        if folder.base != self._owner.version() and not adopted:
             # Learned on top of knowledge that is not in use any more: learn it again.
-            self.folders.reset(name)
-            return self._see_to(name)
-        self._report(JobStatus(name, label, "switching", 0.99))
-        try:
-            checkpoint = self.folders.folder(name) / jobs.CHECKPOINT_NAME
-            version = self._switching.adopt(name, label, checkpoint)
-        except NewfoundError as error:
-            return failed(name, label, error)
-        return JobStatus(name, label, "done", 1.0, 0.0, version, result.message, before, after)
-
-    def _adopted(self, name: str) -> bool:
-        """Whether the result was moved to the versions by a process that was then killed."""
-        return not (self.folders.folder(name) / jobs.CHECKPOINT_NAME).exists()
+            folder.reset()
+            return self._work_on(name, label)
+        self._report(JobStatus(name, label, JobState.SWITCHING, 0.99))
+        version = self._owner.adopt(name, label, folder.result_path)
+        return JobStatus.ended(name, label, result, version)
 
     # Inside.
 
-    def _room(self) -> int:
-        """How many jobs there are, if one more may be."""
+    def _check_room(self) -> int:
+        """How many jobs there are, if one more may be added."""
         count = len(self._open())
         if count >= self._limit:
-            raise QueueFullError(f"{count} jobs are queued, which is the limit")
+            raise RequestError("BUSY", f"{count} jobs are queued, which is the limit")
         return count
 
     def _open(self) -> list[JobStatus]:
-        return [status for status in self._statuses.values() if not status.final]
+        return [status for status in self._statuses.values() if not status.state.final]
 
     def _report(self, status: JobStatus) -> None:
         with self._lock:
-            if self._statuses.get(status.job) == status and status.stage != "queued":
+            if self._statuses.get(status.job) == status and status.state is not JobState.QUEUED:
                 return
             self._statuses[status.job] = status
-            final = [s.job for s in self._statuses.values() if s.final]
-            for old in final[:-100]:
+            job = self._jobs.get(status.job)
+            for old in [s.job for s in self._statuses.values() if s.state.final][:-100]:
                 del self._statuses[old]
+                self._jobs.pop(old, None)
         try:
-            self._switching.report(status)
+            self._owner.job_changed(status, job)
         except Exception:
             _log.exception("reporting the status of job %s failed", status.job)
+
+
+class LearnerProcess:
+    """A process at work on a job, ours or one that an earlier node left behind.
+
+    The process inherits a lock on its job and so holds it exactly as long as it lives. When the
+    node was killed, the next one finds the lock held, and follows that process instead of
+    starting another. Which process it is, the kernel knows: a number on disk might be that of
+    another process by now.
+    """
+
+    def __init__(self, job: JobFolder, child: "subprocess.Popen[bytes] | None") -> None:
+        self._job = job
+        self._child = child
+
+    @classmethod
+    def find(cls, job: JobFolder) -> "LearnerProcess | None":
+        """The process that an earlier node left at work, if there is one."""
+        found = cls(job, None)
+        return found if found.running() else None
+
+    @classmethod
+    def start(cls, job: JobFolder, command: Sequence[str] = COMMAND) -> "LearnerProcess":
+        """Start one; raises LockedError if one is at work, StorageError if it cannot be."""
+        lock = FolderLock(job.path, _LOCK)
+        try:
+            with job.log.open("ab") as log:
+                child = subprocess.Popen(
+                    [*command, str(job.path)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=[lock.descriptor],
+                    start_new_session=True,  # Ctrl-C is for the node, which ends it in order
+                )
+        except OSError as error:
+            raise StorageError(f"the learning process cannot be started: {error}") from error
+        finally:
+            lock.close()
+        return cls(job, child)
+
+    def running(self) -> bool:
+        """Whether it is still at work."""
+        if self._child is not None:
+            return self._child.poll() is None
+        try:
+            FolderLock(self._job.path, _LOCK).close()
+        except LockedError:
+            return True
+        return False
+
+    def how_it_ended(self) -> str:
+        """Exit code or signal, and the end of what it printed."""
+        code = self._child.returncode if self._child else None
+        how = "ended" if code is None else f"ended with signal {-code}" if code < 0 else ""
+        try:
+            said = self._job.log.read_text(errors="replace").strip()[-500:]
+        except OSError:
+            said = ""
+        return f"the learning process {how or f'ended with code {code}'}. It said last: {said}"
+
+    def stop(self) -> None:
+        """End it; it can be resumed by another."""
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            if not self.running() or (pid := self._pid()) is None:
+                return
+            with suppress(ProcessLookupError):
+                os.kill(pid, how)
+            end = time.monotonic() + _STOP_TIMEOUT
+            while self.running() and time.monotonic() < end:
+                time.sleep(0.02)
+
+    def _pid(self) -> int | None:
+        return self._child.pid if self._child else _holder(self._job.path / _LOCK)
+
+
+def _holder(lock: Path) -> int | None:
+    """The pid of the process, other than this one, that has a lock open."""
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        pid = int(descriptor.parts[2])
+        with suppress(OSError):  # it has ended, or is another user's
+            if pid != os.getpid() and descriptor.samefile(lock):
+                return pid
+    return None

@@ -1,40 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From values to messages of newfound_msgs."""
+"""Results of the open-world detector as messages, and as an annotated image."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
+import cv2
+import numpy as np
 from builtin_interfaces.msg import Time
 from sensor_msgs.msg import CompressedImage, RegionOfInterest
 from std_msgs.msg import Header
 
 from newfound_core.detection.detector import Detection
-from newfound_core.detection.unknown_object import UnknownObject
+from newfound_core.detection.unknown_objects import UnknownObject
+from newfound_core.learning.job import JobStatus
 from newfound_msgs import msg
-from newfound_nodes.open_world.job_status import JobStatus
-from newfound_nodes.open_world.keeper import Now
+from newfound_nodes.open_world.session import FrameResult, KnowledgeInUse
 
-_UNKNOWN_STATES = {
-    "waiting": msg.UnknownObject.STATE_WAITING,
-    "learning": msg.UnknownObject.STATE_LEARNING,
-    "learned": msg.UnknownObject.STATE_LEARNED,
-    "dismissed": msg.UnknownObject.STATE_DISMISSED,
-    "expired": msg.UnknownObject.STATE_EXPIRED,
-}
 _ORIGINS = {"shipped": msg.KnownClass.ORIGIN_SHIPPED, "learned": msg.KnownClass.ORIGIN_LEARNED}
 
+KNOWN, UNKNOWN, TEXT = (40, 180, 60), (240, 120, 20), (255, 255, 255)  # red, green, blue
 
-def detections_message(
-    header: Header,
-    version: int,
-    found: Sequence[Detection],
-    tracks: Sequence[int],
-    unknown_ids: Sequence[str],
-) -> msg.OpenWorldDetections:
+
+def detections_message(header: Header, result: FrameResult) -> msg.OpenWorldDetections:
     """All objects of an image."""
-    detections = [_detection(*facts) for facts in zip(found, tracks, unknown_ids, strict=True)]
-    return msg.OpenWorldDetections(header=header, knowledge_version=version, detections=detections)
+    facts = zip(result.detections, result.tracks, result.unknown_ids, strict=True)
+    return msg.OpenWorldDetections(
+        header=header,
+        knowledge_version=result.version,
+        detections=[_detection(*each) for each in facts],
+    )
 
 
 def _detection(found: Detection, track: int, unknown_id: str) -> msg.OpenWorldDetection:
@@ -61,11 +56,11 @@ def region(box: Sequence[float]) -> RegionOfInterest:
 
 
 def unknown_message(entry: UnknownObject, crops: int) -> msg.UnknownObject:
-    """An unknown object with so many of its best crops."""
+    """An unknown object with some of its best crops."""
     return msg.UnknownObject(
         header=Header(stamp=time_message(entry.last_seen), frame_id=entry.frame_id),
         id=entry.id,
-        state=_UNKNOWN_STATES[entry.state],
+        state=getattr(msg.UnknownObject, f"STATE_{entry.state.upper()}"),
         sightings=entry.sightings,
         first_seen=time_message(entry.first_seen),
         last_seen=time_message(entry.last_seen),
@@ -78,33 +73,33 @@ def unknown_message(entry: UnknownObject, crops: int) -> msg.UnknownObject:
     )
 
 
-def knowledge_message(now: Now) -> msg.KnowledgeBase:
+def knowledge_message(in_use: KnowledgeInUse) -> msg.KnowledgeBase:
     """Everything that is known."""
-    knowledge = now.knowledge
+    knowledge = in_use.knowledge
     thresholds = knowledge.model.head.rejection_threshold.tolist()
     classes = [
-        _known_class(now, label, threshold)
+        _known_class(in_use, label, threshold)
         for label, threshold in zip(knowledge.labels, thresholds, strict=True)
     ]
     return msg.KnowledgeBase(
-        stamp=time_message(int(now.since * 1e9)),
-        version=now.version,
+        stamp=time_message(int(in_use.since * 1e9)),
+        version=in_use.version,
         method=knowledge.loaded.metadata.method,
         classes=classes,
-        restorable_versions=now.restorable,
+        restorable_versions=in_use.restorable,
         memory_size=sum(knowledge.exemplars.values()),
         memory_limit=knowledge.memory_limit,
     )
 
 
-def _known_class(now: Now, label: str, threshold: float) -> msg.KnownClass:
-    note = now.classes.get(label)
+def _known_class(in_use: KnowledgeInUse, label: str, threshold: float) -> msg.KnownClass:
+    note = in_use.classes.get(label)
     return msg.KnownClass(
         label=label,
         origin=_ORIGINS[note.origin if note else "shipped"],
-        exemplars=now.knowledge.exemplars.get(label, 0),
+        exemplars=in_use.knowledge.exemplars.get(label, 0),
         rejection_threshold=threshold,
-        since_version=note.since_version if note else now.version,
+        since_version=note.since_version if note else in_use.version,
         learned=time_message(int(note.learned * 1e9) if note else 0),
     )
 
@@ -115,7 +110,7 @@ def learning_message(status: JobStatus, stamp: Time) -> msg.LearningStatus:
         stamp=stamp,
         job_id=status.job,
         label=status.label,
-        stage=getattr(msg.LearningStatus, f"STAGE_{status.stage.upper()}"),
+        state=getattr(msg.LearningStatus, f"STATE_{status.state.upper()}"),
         progress=status.progress,
         remaining_seconds=-1.0 if status.seconds_left is None else float(status.seconds_left),
         knowledge_version=status.version,
@@ -124,6 +119,31 @@ def learning_message(status: JobStatus, stamp: Time) -> msg.LearningStatus:
 
 
 def time_message(nanoseconds: int) -> Any:
-    """A time; before 1970 and after 2106 there is none."""
+    """A time message, clamped to what it can hold: 1970 to 2038."""
     seconds, rest = divmod(max(0, nanoseconds), 10**9)
     return Time(sec=min(seconds, 2**31 - 1), nanosec=rest)
+
+
+def annotate(rgb: np.ndarray, result: FrameResult) -> np.ndarray:
+    """A copy of the image with boxes and labels; unknown objects are orange."""
+    canvas = np.ascontiguousarray(rgb).copy()
+    for detection, track in zip(result.detections, result.tracks, strict=True):
+        left, top, right, bottom = (round(float(value)) for value in detection.box)
+        colour = KNOWN if detection.known else UNKNOWN
+        cv2.rectangle(canvas, (left, top), (right - 1, bottom - 1), colour, 2)
+        name = detection.label or f"unknown ({detection.nearest_label}?)"
+        _write(
+            canvas,
+            f"{track} {name} {detection.distance:.2f}/{detection.rejection_threshold:.2f}",
+            left,
+            top,
+        )
+    return canvas
+
+
+def _write(canvas: np.ndarray, text: str, left: int, top: int) -> None:
+    text = text.encode("ascii", "replace").decode()  # all that the font has
+    (width, height), _ = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, 0.45, 1)
+    bottom = max(top, height + 4)
+    cv2.rectangle(canvas, (left, bottom - height - 4), (left + width, bottom), (0, 0, 0), -1)
+    cv2.putText(canvas, text, (left, bottom - 3), cv2.FONT_HERSHEY_SIMPLEX, 0.45, TEXT, 1)

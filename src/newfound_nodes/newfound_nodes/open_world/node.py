@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`open_world_detector`: names what it knows, says what it does not, and learns it."""
+"""`open_world_detector`: labels known objects, reports unknown ones, and learns them."""
 
-import sys
-from collections.abc import Collection, Mapping
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,32 +14,34 @@ from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from sensor_msgs.msg import Image
 
 from newfound_core.detection.detector import Detector
-from newfound_core.detection.unknown_object import UnknownObject
-from newfound_core.detection.unknowns import View
+from newfound_core.detection.unknown_objects import UnknownObject, UnknownState
+from newfound_core.detection.unknown_store import View
 from newfound_core.errors import NewfoundError
 from newfound_core.knowledge.knowledge_base import VERSIONS
+from newfound_core.learning.job import JobState, JobStatus
 from newfound_msgs import msg
-from newfound_nodes import Frame, LoadError, PerceptionNode, debug_images, vision_messages
+from newfound_nodes import vision_messages
 from newfound_nodes.model_node import one_line
-from newfound_nodes.open_world.debug_image import draw
 from newfound_nodes.open_world.depth_input import DepthInput
-from newfound_nodes.open_world.job_status import JobStatus
-from newfound_nodes.open_world.keeper import Now
 from newfound_nodes.open_world.messages import (
+    annotate,
     detections_message,
     knowledge_message,
     learning_message,
     unknown_message,
 )
-from newfound_nodes.open_world.mind import Listener, Mind
-from newfound_nodes.open_world.newcomers import Newcomers
-from newfound_nodes.open_world.parameters import PARAMETERS
-from newfound_nodes.open_world.proposers import make_proposer
+from newfound_nodes.open_world.parameters import (
+    PARAMETERS,
+    detector_config,
+    learning_options,
+    make_proposer,
+    session_config,
+)
 from newfound_nodes.open_world.services import KnowledgeServices
-from newfound_nodes.open_world.settings import detector_config, learning_options, mind_config
-from newfound_runtime.container import run
-from newfound_runtime.managed_node import Output, Status
-from newfound_runtime.qos import LATCHED
+from newfound_nodes.open_world.session import KnowledgeInUse, OpenWorldSession
+from newfound_runtime.images import Frame, rgb_message
+from newfound_runtime.managed_node import LATCHED, LoadError, Output, Status
+from newfound_runtime.perception_node import PerceptionNode, with_problems
 
 _VISION = "vision_detections"
 _FROM_FRAMES = ("detections", "debug_image", "unknowns")
@@ -48,7 +52,7 @@ _WITHOUT_DEPTH = (
 
 
 class OpenWorldDetector(PerceptionNode):
-    """Finds objects, names those it knows, follows those it does not, and learns on request."""
+    """Finds objects, labels those it knows, tracks those it does not, and learns on request."""
 
     NAME = "open_world_detector"
     PARAMETERS = PARAMETERS
@@ -61,14 +65,14 @@ class OpenWorldDetector(PerceptionNode):
     }
 
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
-        self.mind: Mind | None = None
+        self.session: OpenWorldSession | None = None
         self._depth: DepthInput | None = None
-        self._newcomers: Newcomers | None = None  # listeners to ~/unknowns
+        self._replay: LateSubscriberReplay | None = None  # of ~/unknowns
         super().__init__(name, **node_arguments)
-        self._requests = KnowledgeServices(
+        self._knowledge_services = KnowledgeServices(
             self,
             MutuallyExclusiveCallbackGroup(),
-            self._ready_mind,
+            lambda: self.session if self.state() == State.PRIMARY_STATE_ACTIVE else None,
             lambda: learning_options(self.param),
         )
 
@@ -79,171 +83,192 @@ class OpenWorldDetector(PerceptionNode):
             found[_VISION] = (vision_messages.Detection2DArray, f"~/{_VISION}", 10)
         return found
 
-    # Life.
+    # Lifecycle.
 
     def load(self) -> None:
-        """Open the knowledge base, and go on with what was being learned."""
+        """Open the knowledge base, and resume the jobs that were left unfinished."""
         try:
             proposer = make_proposer(self.param)
             detector = Detector(proposer, detector_config(self.param))
-            listener = Listener(
-                self._tell_knowledge, self._tell_unknown, self._tell_job, self._complain
-            )
-            config = mind_config(self.param, self.get_fully_qualified_name())
+            config = session_config(self.param, self.get_fully_qualified_name())
             versions = {place.name for place in (config.root / VERSIONS).glob("*")}
-            self.mind = Mind(config, detector, listener)
+            self.session = OpenWorldSession(config, detector, self)
         except NewfoundError as error:
             raise LoadError(one_line(error)) from error
-        self._log_start(self.mind, versions)
+        self._log_start(self.session, versions)
         if proposer.needs_depth:
             self._depth = DepthInput(
                 self, self.param("depth_topic"), self.param("image_reliability")
             )
 
-    def _log_start(self, mind: Mind, versions: Collection[str]) -> None:
-        """Say what is used; `versions` are the folders that were there before."""
-        for complaint in mind.complaints:
-            self.get_logger().error(complaint)
-        now, knowledge = mind.keeper.now, mind.keeper.now.knowledge
-        text = f"knowledge version {now.version}: {knowledge.loaded.metadata.method}"
-        text += f", {len(knowledge.labels)} classes"
-        if f"{now.version:06d}" in versions:
+    def _log_start(self, session: OpenWorldSession, versions: Collection[str]) -> None:
+        """Log what is used; `versions` are the folders that existed before."""
+        for warning in session.warnings:
+            self.get_logger().error(warning)
+        in_use = session.in_use
+        text = f"knowledge version {in_use.version}: {in_use.knowledge.loaded.metadata.method}"
+        text += f", {len(in_use.knowledge.labels)} classes"
+        if f"{in_use.version:06d}" in versions:
             text += (
                 f"; from the knowledge base, checkpoint {self.param('checkpoint')} was not read"
             )
         self.get_logger().info(text)
 
     def activated(self) -> None:
-        """Say what is known, and what waits to be named."""
+        """Publish what is known, and which unknown objects wait for a label."""
         if self._depth is not None:
             self._depth.open()
         super().activated()
-        assert self.mind is not None
-        self._tell_knowledge(self.mind.keeper.now)
-        self._newcomers = Newcomers(self.mind.tell)
-        self._newcomers.add(entry.id for entry in self.mind.unknowns())
+        assert self.session is not None
+        self.knowledge_changed(self.session.in_use)
+        self._replay = LateSubscriberReplay(self.session.announce)
+        self._replay.add(entry.id for entry in self.session.unknowns())
 
     def deactivated(self) -> None:
-        """Let no further images in; what is being learned goes on."""
+        """Stop images; a job at work goes on."""
         super().deactivated()
         if self._depth is not None:
             self._depth.close()
 
     def unload(self) -> None:
-        """Let another node have the knowledge base."""
-        if self.mind is not None:
-            self.mind.close()
-        self.mind = self._depth = self._newcomers = None
+        """Release the knowledge base."""
+        if self.session is not None:
+            self.session.close()
+        self.session = self._depth = self._replay = None
 
     # Frames.
 
     def frames_wanted(self) -> bool:
-        """Knowledge and learning are told of without looking."""
+        """Knowledge and jobs are published without frames."""
         return self._vision_wanted() or any(self.wanted(output) for output in _FROM_FRAMES)
 
     def _vision_wanted(self) -> bool:
         return vision_messages.AVAILABLE and self.wanted(_VISION)
 
-    def listeners_changed(self) -> None:
-        """Ask for images, and for depth, as they are needed."""
-        super().listeners_changed()
+    def subscribers_changed(self) -> None:
+        """Subscribe to images and depth as they are needed."""
+        super().subscribers_changed()
         if self._depth is not None:
             self._depth.refresh(self.frames_wanted())
-        if self.mind is not None:
-            self.mind.tidy()
-            if self._newcomers is not None:
-                listeners = self._outputs["unknowns"].get_subscription_count()
-                self._newcomers.tick(listeners, self._waiting)
+        if self.session is not None:
+            self.session.tick()
+            if self._replay is not None:
+                subscribers = self._outputs["unknowns"].get_subscription_count()
+                self._replay.tick(subscribers, self._waiting)
 
     def process(self, frame: Frame) -> None:
-        """Find, name, publish."""
-        assert self.mind is not None
+        """Detect, publish."""
+        assert self.session is not None
         header, rgb, depth = frame.header, frame.rgb, self._depth_of(frame)
         stamp = header.stamp.sec * 10**9 + header.stamp.nanosec
-        seen = self.mind.see(rgb, depth, View(stamp, header.frame_id, rgb.shape[1], rgb.shape[0]))
-        message = detections_message(
-            header, seen.version, seen.found, seen.tracks, seen.unknown_ids
-        )
+        view = View(stamp, header.frame_id, rgb.shape[1], rgb.shape[0])
+        result = self.session.process(rgb, depth, view)
+        message = detections_message(header, result)
         self.publish("detections", message)
         if self._vision_wanted():
-            self.publish(_VISION, vision_messages.detections(message))
+            unknown = self.param("unknown_class_id")
+            self.publish(_VISION, vision_messages.detections(message, unknown))
         if self.wanted("debug_image"):
-            picture = draw(rgb, seen.found, seen.tracks)
-            self.publish("debug_image", debug_images.message(header, picture))
+            self.publish("debug_image", rgb_message(header, annotate(rgb, result)))
 
     def _depth_of(self, frame: Frame) -> np.ndarray | None:
         if self._depth is None:
             return None
-        tolerance, patience = self.param("depth_tolerance"), self.param("depth_patience")
-        depth = self._depth.at(frame.header.stamp, tolerance, patience)
-        if (problem := self._depth.problem()) and self.due("depth"):
-            self.get_logger().warning(f"{problem}: nothing is found in those. {_WITHOUT_DEPTH}")
+        tolerance, timeout = self.param("depth_tolerance"), self.param("depth_timeout")
+        depth = self._depth.of(frame, tolerance, timeout)
+        problems = self._depth.problems()
+        if problems and self.due("depth"):
+            self.get_logger().warning(f"{'; '.join(problems)}. {_WITHOUT_DEPTH}")
         return depth
 
-    # What others are told, from any thread.
+    def _waiting(self) -> list[str]:
+        session = self.session
+        entries = session.unknowns() if session is not None else []
+        return [entry.id for entry in entries if entry.state == UnknownState.WAITING]
 
-    def _tell_knowledge(self, now: Now) -> None:
-        self.publish("knowledge", knowledge_message(now))
+    # Events of the session, from any thread.
 
-    def _tell_unknown(self, entry: UnknownObject) -> None:
+    def knowledge_changed(self, in_use: KnowledgeInUse) -> None:
+        """Publish what is known."""
+        self.publish("knowledge", knowledge_message(in_use))
+
+    def unknown_changed(self, entry: UnknownObject) -> None:
+        """Publish an unknown object."""
         self.publish("unknowns", unknown_message(entry, self.param("crops_published")))
 
-    def _complain(self, complaint: str) -> None:
+    def storage_failed(self, message: str) -> None:
+        """Log that the disk refuses."""
         if self.due("storage"):
-            self.get_logger().error(complaint)
+            self.get_logger().error(message)
 
-    def _waiting(self) -> list[str]:
-        mind = self.mind
-        return [e.id for e in mind.unknowns() if e.state == "waiting"] if mind else []
-
-    def _tell_job(self, status: JobStatus) -> None:
-        if status.final:
-            text = f"job {status.job}, {status.label!r}: {status.stage} {status.message}".rstrip()
-            if status.stage in ("done", "cancelled"):
+    def job_changed(self, status: JobStatus) -> None:
+        """Publish the status of a job, and log how it ended."""
+        if status.state.final:
+            text = f"job {status.job}, {status.label!r}: {status.state} {status.message}".rstrip()
+            if status.state in (JobState.DONE, JobState.CANCELLED):
                 self.get_logger().info(text)
             else:  # a line of its own: rclpy wants one severity for each
                 self.get_logger().warning(text)
         self.publish("learning", learning_message(status, self.get_clock().now().to_msg()))
-        self._requests.job_changed(status)
+        self._knowledge_services.job_changed(status)
+
+    # Diagnostics.
 
     def health(self) -> Status:
-        """How the stream of frames does, and what else a person should look at."""
-        level, text, values = super().health()
-        troubles = self._troubles()
-        if not troubles:
-            return level, text, values
-        said = [] if level == DiagnosticStatus.OK else [text]
-        return max(level, DiagnosticStatus.WARN), "; ".join(said + troubles), values
-
-    def _troubles(self) -> list[str]:
-        found = [self._depth.problem()] if self._depth is not None else []
-        found += self.mind.troubles() if self.mind is not None else []
-        return [trouble for trouble in found if trouble]
+        """The state of the stream, of depth, of jobs and of the knowledge base."""
+        session = self.session
+        depth = self._depth.problems() if self._depth is not None else []
+        problems = session.problems() if session is not None else []
+        level, text, values = with_problems(super().health(), depth + problems)
+        if session is not None and (errors := session.errors()):
+            return DiagnosticStatus.ERROR, "; ".join(errors), values
+        return level, text, values
 
     def diagnose(self) -> Mapping[str, object]:
         """What is known, and what is being learned."""
-        if self.mind is None:
+        if self.session is None:
             return {}
-        now = self.mind.keeper.now
+        in_use = self.session.in_use
         return {
             "device": self.param("device"),
-            "model version": now.version,
-            "method": now.knowledge.loaded.metadata.method,
-            "classes": len(now.knowledge.labels),
-            "unknown objects": len(self.mind.unknowns()),
-            "learning": ", ".join(sorted(self.mind.queue.labels())) or "nothing",
-            "complaints": "; ".join(self.mind.complaints) or "none",
+            "model version": in_use.version,
+            "method": in_use.knowledge.loaded.metadata.method,
+            "classes": len(in_use.knowledge.labels),
+            "unknown objects": len(self.session.unknowns()),
+            "learning": ", ".join(sorted(self.session.jobs.labels())) or "nothing",
+            "warnings": "; ".join(self.session.warnings) or "none",
         }
 
-    def _ready_mind(self) -> Mind | None:
-        """The mind, if requests can be answered."""
-        return self.mind if self.state() == State.PRIMARY_STATE_ACTIVE else None
 
+class LateSubscriberReplay:
+    """Publishes waiting unknown objects again when a subscriber comes late.
 
-def main() -> int:
-    """Run it until Ctrl-C."""
-    return run(OpenWorldDetector)
+    A few at a time: all at once would not fit the queues on the way.
+    """
 
+    SETTLE = 0.5  # s; a subscriber that has found us can receive by then
+    BATCH = 10  # what a subscriber with the usual queue depth can hold
+    PAUSE = 0.5  # s between two batches
 
-if __name__ == "__main__":
-    sys.exit(main())
+    def __init__(self, announce: Callable[[str], None]) -> None:
+        self._announce = announce
+        self._subscribers, self._new_since, self._announced_at = 0, math.inf, -math.inf
+        self._ids: deque[str] = deque()  # still to be announced
+
+    def add(self, ids: Iterable[str]) -> None:
+        """Announce these, too."""
+        self._ids = deque(dict.fromkeys([*self._ids, *ids]))
+
+    def tick(self, subscribers: int, waiting: Callable[[], list[str]]) -> None:
+        """Call it regularly, with the number of subscribers and a way to ask for what waits."""
+        now = time.monotonic()
+        if subscribers > self._subscribers:
+            self._new_since = now
+        self._subscribers = subscribers
+        if now - self._new_since >= self.SETTLE:
+            self._new_since = math.inf
+            self.add(waiting())
+        if now - self._announced_at >= self.PAUSE:
+            self._announced_at = now
+            for _ in range(min(self.BATCH, len(self._ids))):
+                self._announce(self._ids.popleft())

@@ -1,6 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parameters of the open-world detector."""
+"""The parameters of the open-world detector, and the settings of its parts made of them."""
 
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from newfound_core.detection.depth_relief import DepthRelief, DepthReliefConfig
+from newfound_core.detection.detector import DetectorConfig
+from newfound_core.detection.proposals import Proposer, WholeImage
+from newfound_core.detection.unknown_store import UnknownsConfig
+from newfound_core.errors import ConfigError
+from newfound_core.learning.job import LearningOptions
+from newfound_nodes.model_node import find_checkpoint
+from newfound_nodes.open_world.learning_queue import COMMAND
+from newfound_nodes.open_world.session import SessionConfig
 from newfound_runtime.parameters import Parameter
 
 PARAMETERS = (
@@ -8,62 +22,101 @@ PARAMETERS = (
         "checkpoint",
         "bench_bdoc",
         "Open-world model, a folder or the name of a shipped one: the first version of the "
-        "knowledge. Not read where there is knowledge already, but it must be there.",
+        "knowledge base. Must exist, but is not read where there is knowledge already.",
     ),
     Parameter(
         "knowledge_base",
         "",
         "Folder of the knowledge base; empty: newfound/<name of the node> below $ROS_HOME.",
     ),
-    Parameter("versions_kept", 10, "Versions of the knowledge on disk.", 2, 1000),
+    Parameter("versions_kept", 10, "Versions of the knowledge kept on disk.", 2, 1000),
     Parameter("device", "cpu", "Where the model runs: cpu, cuda, cuda:1."),
-    # Finding objects.
+    # Detection.
     Parameter(
         "proposer",
         "depth",
-        "How objects are found: by depth, by a region network, or the image is the object.",
+        "How objects are found: from depth, by a region network, or the whole image is one.",
         choices=("whole_image", "depth", "rpn"),
     ),
     Parameter("proposer_checkpoint", "", "Model of the region network; for the proposer rpn."),
     Parameter("depth_topic", "depth", "Depth image registered to the colour image."),
-    Parameter("depth_tolerance", 0.05, "Depth may be so much older or younger, s.", 0.0, 10.0),
-    Parameter("depth_patience", 0.1, "So long is depth waited for, s.", 0.0, 10.0),
-    Parameter("min_relief", 0.008, "Objects stand out so much, per metre away.", 0.0001, 1.0),
-    Parameter("plane_tolerance", 0.005, "How uneven the plane is, per metre.", 0.0001, 1.0),
+    Parameter(
+        "depth_tolerance",
+        0.05,
+        "Maximum difference of the stamps of colour and depth (s).",
+        0.0,
+        10.0,
+    ),
+    Parameter("depth_timeout", 0.1, "Maximum wait for a matching depth image (s).", 0.0, 10.0),
+    Parameter(
+        "min_relief",
+        0.008,
+        "Minimum height of an object above the plane, per metre of distance.",
+        0.0001,
+        1.0,
+    ),
+    Parameter(
+        "plane_tolerance", 0.005, "Unevenness of the plane, per metre of distance.", 0.0001, 1.0
+    ),
     Parameter("min_area", 0.0008, "Smallest object, as a share of the image.", 0.000001, 1.0),
     Parameter("max_area", 0.4, "Largest object, as a share of the image.", 0.000001, 1.0),
-    Parameter("max_regions", 10, "Objects looked at in a frame, at most.", 1, 200),
+    Parameter("max_regions", 10, "Maximum number of objects per frame.", 1, 200),
     Parameter(
         "min_objectness",
         -1.0,
-        "Regions below this are no objects; negative: what suits the proposer, 0.3 of depth and "
-        "0.5 of rpn.",
+        "Minimum objectness of a region; negative: the default of the proposer, 0.3 for depth and "
+        "0.5 for rpn.",
         -1.0,
         1.0,
     ),
     Parameter("max_overlap", 0.5, "IoU above which two boxes are one object.", 0.0, 1.0),
-    Parameter("crop_margin", 0.15, "Added around a box, as a share of its side.", 0.0, 2.0),
+    Parameter(
+        "crop_margin", 0.15, "Margin around a box, as a share of its longer side.", 0.0, 2.0
+    ),
     # Unknown objects.
-    Parameter("announce_after", 5, "Sightings after which an unknown is announced.", 1, 10000),
-    Parameter("same_similarity", 0.85, "Cosine above which two things are one.", 0.01, 1.0),
-    Parameter("max_unknowns", 100, "Unknown objects kept, at most.", 1, 10000),
-    Parameter("max_unknown_days", 7.0, "Unknowns not seen for longer are removed.", 0.001, 3650.0),
+    Parameter(
+        "announce_after", 5, "Sightings after which an unknown object is announced.", 1, 10000
+    ),
+    Parameter(
+        "same_similarity",
+        0.85,
+        "Cosine similarity above which two unknown objects are one.",
+        0.01,
+        1.0,
+    ),
+    Parameter("max_unknowns", 100, "Maximum number of unknown objects kept.", 1, 10000),
+    Parameter(
+        "max_unknown_days",
+        7.0,
+        "Unknown objects not seen for longer are removed (days).",
+        0.001,
+        3650.0,
+    ),
     Parameter("crops_kept", 24, "Views kept of each unknown object, for learning.", 2, 200),
-    Parameter("crop_gap", 3, "Frames between two of them, so that they differ.", 1, 1000),
+    Parameter("crop_gap", 3, "Minimum number of frames between two of them.", 1, 1000),
     Parameter("crops_published", 4, "Views in an UnknownObject message.", 1, 200, live=True),
+    # Messages for other packages.
+    Parameter(
+        "unknown_class_id",
+        "unknown",
+        "class_id of an unknown object in vision_msgs messages; empty: it has no hypothesis.",
+        live=True,
+    ),
     # Learning.
-    Parameter("queue_limit", 10, "Learning jobs that may wait, the running one included.", 1, 100),
+    Parameter(
+        "queue_limit", 10, "Maximum number of learning jobs, the running one included.", 1, 100
+    ),
     Parameter(
         "extend_known",
         False,
-        "A request with the name of a known class teaches that class further views, instead of "
-        "being refused.",
+        "Let a request with the label of a known class add views to it, instead of refusing it.",
         live=True,
     ),
     Parameter(
         "max_accuracy_loss",
         0.1,
-        "What known classes may lose on the held-out memory; beyond it a job is rejected.",
+        "Maximum loss of accuracy of the known classes on the held-out memory; beyond it a job is "
+        "rejected.",
         0.0,
         1.0,
         live=True,
@@ -71,8 +124,8 @@ PARAMETERS = (
     Parameter(
         "max_class_loss",
         0.5,
-        "The share that any one known class may lose of what is recognised of it; 1: single "
-        "classes are not looked at, and not whether the new one is recognised.",
+        "Maximum share that any one known class may lose of what is recognised of it; 1: neither "
+        "single classes nor the recognition of the new one are checked.",
         0.0,
         1.0,
         live=True,
@@ -80,18 +133,95 @@ PARAMETERS = (
     Parameter(
         "learning_epochs",
         0,
-        "How long the network is trained for a class; 0: it stays as it is.",
+        "Epochs of training for a new class; 0: the network stays as it is.",
         0,
         1000,
         live=True,
     ),
     Parameter(
-        "learning_patience",
+        "learning_timeout",
         600.0,
-        "A job whose process makes no progress for so long has failed, s.",
+        "A job fails when its process makes no progress for this long (s).",
         1.0,
         86400.0,
     ),
-    Parameter("learning_threads", 0, "Cores that learning may take; 0: all.", 0, 1024),
-    Parameter("learning_niceness", 10, "By how much learning steps back for others.", 0, 19),
+    Parameter(
+        "learning_threads", 0, "CPU threads of the learning process; 0: all cores.", 0, 1024
+    ),
+    Parameter("learning_niceness", 10, "Niceness added to the learning process.", 0, 19),
 )
+
+Param = Callable[[str], Any]  # the value of a parameter by its name
+
+
+def detector_config(param: Param) -> DetectorConfig:
+    """Which regions are classified."""
+    return DetectorConfig(
+        max_regions=param("max_regions"),
+        min_objectness=param("min_objectness"),
+        max_overlap=param("max_overlap"),
+        margin=param("crop_margin"),
+    )
+
+
+def relief_config(param: Param) -> DepthReliefConfig:
+    """What counts as an object on a plane."""
+    names = ("min_relief", "plane_tolerance", "min_area", "max_area")
+    return DepthReliefConfig(**{name: param(name) for name in names})
+
+
+def session_config(param: Param, node: str) -> SessionConfig:
+    """Where the knowledge base is, and how much is kept."""
+    home = Path(os.environ.get("ROS_HOME", "~/.ros")).expanduser()
+    default = home / "newfound" / node.strip("/")
+    checkpoint = param("checkpoint")
+    return SessionConfig(
+        root=Path(param("knowledge_base") or default).expanduser(),
+        shipped=find_checkpoint(checkpoint) if checkpoint else None,
+        device=param("device"),
+        versions_kept=param("versions_kept"),
+        unknowns=UnknownsConfig(
+            announce_after=param("announce_after"),
+            same_similarity=param("same_similarity"),
+            max_unknowns=param("max_unknowns"),
+            max_age=86400 * param("max_unknown_days"),
+            crops=param("crops_kept"),
+            crop_gap=param("crop_gap"),
+        ),
+        queue_limit=param("queue_limit"),
+        learning_timeout=param("learning_timeout"),
+        learner=_learner(param),
+    )
+
+
+def learning_options(param: Param) -> LearningOptions:
+    """How a class is learned."""
+    return LearningOptions(
+        epochs=param("learning_epochs"),
+        max_accuracy_loss=param("max_accuracy_loss"),
+        max_class_loss=param("max_class_loss"),
+    )
+
+
+def _learner(param: Param) -> tuple[str, ...]:
+    options = {name: str(param(f"learning_{name}")) for name in ("threads", "niceness")}
+    flags = [part for name, value in options.items() for part in (f"--{name}", value)]
+    return (*COMMAND[:-1], *flags, COMMAND[-1])
+
+
+def make_proposer(param: Param) -> Proposer:
+    """The proposer that is asked for; raises a NewfoundError if its model cannot be loaded."""
+    name = param("proposer")
+    if name == "depth":
+        return DepthRelief(relief_config(param))
+    if name == "rpn":
+        from newfound_core.detection.region_proposer import load_region_proposer
+
+        if not param("proposer_checkpoint"):
+            raise ConfigError(
+                "the proposer rpn needs a model: set proposer_checkpoint to a folder of "
+                "train_detector or to a file with torchvision's weights"
+            )
+        model = find_checkpoint(param("proposer_checkpoint"))
+        return load_region_proposer(str(model), param("device"))
+    return WholeImage()

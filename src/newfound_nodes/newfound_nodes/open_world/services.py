@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The services and the action of the open-world detector: every answer has a code and a reason."""
+"""The services of the open-world detector; each answer has a result code and a reason."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rclpy.callback_groups import CallbackGroup, MutuallyExclusiveCallbackGroup
 from std_srvs.srv import Trigger
 
-from newfound_core.errors import DamagedError, NewfoundError, StorageError, UnknownVersionError
-from newfound_core.open_world.job import LearningOptions
+from newfound_core.learning.job import JobStatus, LearningOptions
 from newfound_msgs.srv import (
     AddUnknownClass,
     DismissUnknown,
@@ -16,144 +15,147 @@ from newfound_msgs.srv import (
     ListClasses,
     RestoreKnowledge,
 )
-from newfound_nodes.open_world.job_status import JobStatus
 from newfound_nodes.open_world.learn_action import LearnAction
-from newfound_nodes.open_world.learning_queue import QueueFullError
 from newfound_nodes.open_world.messages import knowledge_message
-from newfound_nodes.open_world.mind import Mind
-from newfound_nodes.open_world.requests import RefusedError
+from newfound_nodes.open_world.session import OpenWorldSession
+from newfound_runtime import images
+from newfound_runtime.images import ImageError
 from newfound_runtime.managed_node import ManagedNode
+from newfound_runtime.services import RequestError, answering
 
-_BUSY = "a class is being learned: wait for it, or call ~/cancel_learning"
-_CODES: tuple[tuple[type[Exception], str], ...] = (
-    (QueueFullError, "BUSY"),
-    (StorageError, "STORAGE"),
-    (UnknownVersionError, "UNKNOWN_VERSION"),
-    (DamagedError, "DAMAGED"),
-)
+MOST_IMAGES = 200
+MOST_BYTES = 64 * 2**20
+MOST_PIXELS = 16_000_000  # of one image: what a telephone takes
+MOST_PIXELS_TOGETHER = 100_000_000  # a second or two of decoding
 
 
 class KnowledgeServices:
     """`~/add_unknown_class`, `~/dismiss_unknown`, `~/forget_class`, `~/restore_knowledge`,
-    `~/list_classes`, `~/cancel_learning`, and the action `~/learn_class`; they are there from the
-    beginning and say when they are not ready.
+    `~/list_classes`, `~/cancel_learning`, and the action `~/learn_class`.
+
+    They exist from the beginning, and answer RESULT_NOT_READY while the node is not active.
     """
 
     def __init__(
         self,
         node: ManagedNode,
         group: CallbackGroup,  # changes of the knowledge come one after another
-        mind: Callable[[], Mind | None],
+        session: Callable[[], OpenWorldSession | None],  # None while the node is not active
         options: Callable[[], LearningOptions],
     ) -> None:
-        self._node, self._mind, self._options = node, mind, options
-        for kind, name, answer in (
+        self._node, self._session, self._options = node, session, options
+        for kind, name, handler in (
             (AddUnknownClass, "add_unknown_class", self._add),
             (DismissUnknown, "dismiss_unknown", self._dismiss),
             (ForgetClass, "forget_class", self._forget),
             (RestoreKnowledge, "restore_knowledge", self._restore),
         ):
-            callback = self._answering(answer)
+            callback = answering(node, handler)
             node.create_service(kind, f"~/{name}", callback, callback_group=group)
         # These do not wait for those.
         reading = MutuallyExclusiveCallbackGroup()
-        callback = self._answering(self._list)
+        callback = answering(node, self._list)
         node.create_service(ListClasses, "~/list_classes", callback, callback_group=reading)
-        callback = self._cancel_at_work
-        node.create_service(Trigger, "~/cancel_learning", callback, callback_group=reading)
-        self._action = LearnAction(node, group, self._submit, self._cancel, self._version)
+        cancel = self._cancel_learning
+        node.create_service(Trigger, "~/cancel_learning", cancel, callback_group=reading)
+        self._action = LearnAction(node, group, self)
 
     def job_changed(self, status: JobStatus) -> None:
-        """Tell whoever follows a job through the action."""
+        """Tell the client that follows a job through the action."""
         self._action.job_changed(status)
 
-    # Answers. Each fills a response, or raises.
+    # Shared by service and action.
 
-    def _add(self, mind: Mind, request: Any, response: Any) -> None:
-        if not mind.keeper.now.knowledge.can_learn:
-            raise RefusedError(
-                "NOT_READY", "the model came without a memory: it would forget what it knows"
-            )
-        extend = self._node.param("extend_known")
-        found = mind.learn(request, self._options(), extend=extend)
-        response.job_id, response.queue_position = found
+    def submit(self, request: Any) -> tuple[str, int]:
+        """Queue the job of an AddUnknownClass request or a LearnClass goal: id, jobs before it."""
+        return self._ready().learn(
+            request.label,
+            request.unknown_id,
+            lambda: usable_images(request.images),
+            self._options(),
+            extend=self._node.param("extend_known"),
+        )
 
-    def _dismiss(self, mind: Mind, request: Any, response: Any) -> None:
-        mind.dismiss(request.unknown_id)
+    def cancel(self, job: str) -> bool:
+        """Ask a job to stop; False if it is final or not known."""
+        session = self._session()
+        return session is not None and session.jobs.cancel(job)
 
-    def _forget(self, mind: Mind, request: Any, response: Any) -> None:
-        labels = mind.keeper.now.knowledge.labels
-        if request.label not in labels:
-            known = ", ".join(labels[:20])
-            raise RefusedError(
-                "UNKNOWN_LABEL", f"no class {request.label[:100]!r}; known: {known}"
-            )
-        if len(labels) == 1:
-            raise RefusedError("LAST_CLASS", "it is the only class: one has to stay")
-        if mind.queue.busy:
-            raise RefusedError("BUSY", _BUSY)
-        mind.keeper.forget(request.label)
+    def version(self) -> int:
+        """The version of the knowledge in use; 0 if there is none."""
+        session = self._session()
+        return session.version() if session is not None else 0
 
-    def _restore(self, mind: Mind, request: Any, response: Any) -> None:
-        if mind.queue.busy:
-            raise RefusedError("BUSY", _BUSY)
-        mind.keeper.restore(request.version)
+    # Handlers: each fills a response, or raises.
 
-    def _list(self, mind: Mind, request: Any, response: Any) -> None:
-        response.knowledge = knowledge_message(mind.keeper.now)
+    def _add(self, request: Any, response: Any) -> None:
+        response.job_id, response.queue_position = self.submit(request)
 
-    def _cancel_at_work(self, request: Any, response: Any) -> Any:
-        mind = self._mind()
+    def _dismiss(self, request: Any, response: Any) -> None:
+        self._ready().dismiss(request.unknown_id)
+
+    def _forget(self, request: Any, response: Any) -> None:
         try:
-            stopped = mind.queue.cancel_at_work() if mind is not None else None
+            self._ready().forget(request.label)
+        finally:
+            response.knowledge_version = self.version()
+
+    def _restore(self, request: Any, response: Any) -> None:
+        try:
+            self._ready().restore(request.version)
+        finally:
+            response.knowledge_version = self.version()
+
+    def _list(self, request: Any, response: Any) -> None:
+        response.knowledge = knowledge_message(self._ready().in_use)
+
+    def _cancel_learning(self, request: Any, response: Any) -> Any:
+        session = self._session()
+        try:
+            stopped = session.jobs.cancel_current() if session is not None else None
         except OSError as error:
-            response.message = f"it cannot be told to stop: {error}"
+            response.message = f"the job could not be cancelled: {error}"
             return response
         response.success = stopped is not None
-        response.message = "nothing is being learned" if mind else "the node is not active"
+        response.message = "nothing is being learned" if session else "the node is not active"
         if stopped is not None:
             response.message = f"{stopped.label!r} will not be learned (job {stopped.job})"
         return response
 
-    # The action.
-
-    def _submit(self, goal: Any) -> Any:
-        return self._answering(self._add)(goal, AddUnknownClass.Response())
-
-    def _cancel(self, job: str) -> bool:
-        mind = self._mind()
-        return mind is not None and mind.queue.cancel(job)
-
-    def _version(self) -> int:
-        mind = self._mind()
-        return mind.keeper.now.version if mind is not None else 0
-
-    # Around all of them.
-
-    def _answering(self, answer: Callable[[Mind, Any, Any], None]) -> Callable[[Any, Any], Any]:
-        """A service callback that turns whatever is raised into a code and a reason."""
-
-        def callback(request: Any, response: Any) -> Any:
-            mind = self._mind()
-            try:
-                if mind is None:
-                    raise RefusedError("NOT_READY", "the node is not active")
-                answer(mind, request, response)
-            except RefusedError as refused:
-                _refuse(response, refused.code, str(refused))
-            except NewfoundError as error:
-                code = next((c for kind, c in _CODES if isinstance(error, kind)), "INTERNAL")
-                _refuse(response, code, str(error))
-            except Exception as error:
-                self._node.log_traceback(f"{answer.__name__} failed")
-                _refuse(response, "INTERNAL", f"{type(error).__name__}: {error}")
-            if hasattr(response, "knowledge_version"):
-                response.knowledge_version = self._version()
-            return response
-
-        return callback
+    def _ready(self) -> OpenWorldSession:
+        session = self._session()
+        if session is None:
+            raise RequestError("NOT_READY", "the node is not active")
+        return session
 
 
-def _refuse(response: Any, code: str, message: str) -> None:
-    response.result = getattr(response, f"RESULT_{code}", response.RESULT_INTERNAL)
-    response.message = message
+def usable_images(messages: Sequence[Any]) -> Mapping[str, bytes]:
+    """Encoded images that can be decoded, by file name; too many or too large are refused."""
+    if len(messages) > MOST_IMAGES:
+        reason = f"{len(messages)} images, at most {MOST_IMAGES} are taken at once"
+        raise RequestError("BAD_IMAGES", reason)
+    size = sum(len(message.data) for message in messages)
+    if size > MOST_BYTES:
+        reason = f"{size} bytes of images, at most {MOST_BYTES} are taken"
+        raise RequestError("BAD_IMAGES", reason)
+    usable: dict[str, bytes] = {}
+    problem, pixels = "", 0
+    for number, message in enumerate(messages):
+        try:
+            height, width = images.decode(message, MOST_PIXELS).shape[:2]
+        except ImageError as error:
+            problem = problem or f"Image {number}: {error}"
+            continue
+        pixels += height * width
+        if pixels > MOST_PIXELS_TOGETHER:
+            raise RequestError(
+                "BAD_IMAGES",
+                f"the images have more than {MOST_PIXELS_TOGETHER // 10**6} megapixels together: "
+                "send fewer, or smaller ones",
+            )
+        content = bytes(message.data)
+        extension = "png" if content.startswith(b"\x89PNG") else "jpg"
+        usable[f"image_{number:03d}.{extension}"] = content
+    if problem and not usable:
+        raise RequestError("BAD_IMAGES", f"none of {len(messages)} images is usable. {problem}")
+    return usable

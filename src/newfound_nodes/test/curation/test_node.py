@@ -23,7 +23,7 @@ from newfound_msgs.srv import (
     QueryLabel,
 )
 from newfound_nodes.curation.node import Curator
-from newfound_runtime.qos import LATCHED
+from newfound_runtime.managed_node import LATCHED
 from newfound_runtime.testing import ACTIVE, eventually, values
 
 NODE, ASK = "/curator", ConfirmLabel.Request
@@ -81,9 +81,9 @@ class World:
         crop = CompressedImage(format="jpeg", data=b"crop of " + unknown_id.encode())
         self.unknowns.publish(UnknownObject(id=unknown_id, state=state, crops=[crop]))
 
-    def told(self, stage, message=""):
+    def told(self, state, message=""):
         self.learning.publish(
-            LearningStatus(job_id="000001", label="teapot", stage=stage, message=message)
+            LearningStatus(job_id="000001", label="teapot", state=state, message=message)
         )
 
     def becomes(self, state, unknown_id="u1"):
@@ -111,8 +111,8 @@ def start(ros, tmp_path):
         parameters = {
             "state_folder": str(tmp_path / "state"),
             "image_folder": str(tmp_path / "images"),
-            "first_wait": 0.05,
-            "longest_wait": 0.2,
+            "delay": 0.05,
+            "max_delay": 0.2,
             "attempts": 2,
         }
         return ros.started(Curator, **parameters | changes)
@@ -136,7 +136,7 @@ def test_an_object_is_asked_about_confirmed_and_learned(world, start):
     [request] = world.requests(AddUnknownClass)
     assert (request.label, request.unknown_id, len(request.images)) == ("teapot", "u1", 0)
     assert world.decide(ASK.DECISION_DISMISS).result == answer.RESULT_ALREADY_DECIDED
-    world.told(LearningStatus.STAGE_DONE)
+    world.told(LearningStatus.STATE_DONE)
     world.becomes("learned")
     eventually(lambda: not world.latched[-1].proposals, "no open proposal")
     world.announce()
@@ -169,7 +169,7 @@ def test_a_person_can_name_it_while_the_web_is_away(ros, world, start):
     message = world.becomes("asking").message
     eventually(lambda: world.status[-1].message, "a reason")
     assert "query_label is not there" in (message or world.status[-1].message)
-    eventually(lambda: (s := diagnostics()) and "not there" in s.message, "diagnostics")
+    eventually(lambda: (s := diagnostics()) and "services missing" in s.message, "diagnostics")
     assert world.decide(ASK.DECISION_CONFIRM).result == ConfirmLabel.Response.RESULT_INVALID_LABEL
     assert world.decide(ASK.DECISION_CORRECT, label="kettle").label == "kettle"
     world.becomes("submitting")
@@ -178,14 +178,16 @@ def test_a_person_can_name_it_while_the_web_is_away(ros, world, start):
 
 
 def test_services_that_do_not_answer_are_given_up(ros, world, start):
-    def silence(request, response):
+    def status_timeout(request, response):
         world.asked.append(request)
         raise RuntimeError("as a service that never answers")
 
     for kind, name in ((QueryLabel, "query_label"), (FetchImages, "fetch_images")):
-        ros.client.create_service(kind, f"/web_query/{name}", silence, callback_group=world.group)
+        ros.client.create_service(
+            kind, f"/web_query/{name}", status_timeout, callback_group=world.group
+        )
     world.offer(AddUnknownClass)
-    start(label_timeout=0.1, fetch_timeout=0.1, answer_patience=0.5)
+    start(label_timeout=0.1, fetch_timeout=0.1, answer_timeout=0.5)
     world.announce()
     waiting = world.becomes("waiting")
     assert "did not answer in time" in waiting.message
@@ -200,7 +202,7 @@ def test_a_job_that_is_rejected_is_brought_before_the_person_again(world, start)
     world.becomes("waiting")
     world.decide(ASK.DECISION_CONFIRM)
     world.becomes("learning")
-    world.told(LearningStatus.STAGE_REJECTED, "old classes lost 20 points")
+    world.told(LearningStatus.STATE_REJECTED, "old classes lost 20 points")
     again = world.becomes("waiting")
     assert "old classes lost 20 points" in again.message
     world.answers[AddUnknownClass] = AddUnknownClass.Response(

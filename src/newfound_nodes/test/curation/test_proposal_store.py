@@ -9,23 +9,24 @@ import time
 
 import pytest
 
-from newfound_nodes.curation.proposal import Candidate, Proposal
-from newfound_nodes.curation.proposal_store import ProposalStore
+from newfound_nodes.curation.proposal import Candidate, Proposal, ProposalState
+from newfound_nodes.curation.proposal_queue import ProposalStore
 
 FULL = Proposal(
-    "u1", "submitting", 12.5, (Candidate("téapot", 0.5, "library"),), "téapot", "person",
-    "teapot-1-0001", ("a.jpg", "b.jpg"), 1, "000001", 2, "why",
+    "u1", ProposalState.SUBMITTING, 12.5, (Candidate("téapot", 0.5, "library"),), "téapot",
+    "person", "teapot-1-0001", ("a.jpg", "b.jpg"), 1, "000001", 2, "why",
 )  # fmt: skip
 
 WRITER = """
 import itertools, sys
 from pathlib import Path
-from newfound_nodes.curation.proposal import Proposal
-from newfound_nodes.curation.proposal_store import ProposalStore
+from newfound_nodes.curation.proposal import Proposal, ProposalState
+from newfound_nodes.curation.proposal_queue import ProposalStore
 
 store = ProposalStore(Path(sys.argv[1]))
 for number in itertools.count():
-    store.save(Proposal("u1", "waiting", float(number), message="x" * (number % 5000)))
+    message = "x" * (number % 5000)
+    store.save(Proposal("u1", ProposalState.WAITING, float(number), message=message))
     print(number, flush=True)
 """
 
@@ -47,13 +48,13 @@ def test_a_proposal_is_read_back_as_it_was(store):
     assert store.crop("u1") == b""
 
 
-@pytest.mark.parametrize("change", [{"format": 2}, {"id": "u2"}, {"phase": "lost"}, {"new": 1}])
+@pytest.mark.parametrize("change", [{"format": 3}, {"id": "u2"}, {"state": "lost"}, {"new": 1}])
 def test_a_file_that_is_not_ours_is_set_aside(store, change):
     store.save(FULL)
     path = store.folder / "u1.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    found, complaints = store.load()
-    assert (found, len(complaints)) == ([], 1)
+    found, warnings = store.load()
+    assert (found, len(warnings)) == ([], 1)
     assert (store.folder / "u1.damaged").exists()
 
 
@@ -67,7 +68,7 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_file(tmp_path):
         writer.send_signal(signal.SIGKILL)
         written = [int(line) for line in writer.communicate()[0].split()]
         store = ProposalStore(tmp_path)
-        [found], complaints = store.load()
+        [found], warnings = store.load()
         store.close()
-        assert complaints == []
+        assert warnings == []
         assert found.since >= max(written, default=0)

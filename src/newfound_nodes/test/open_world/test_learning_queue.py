@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from newfound_core.errors import DamagedError, StorageError
-from newfound_core.open_world import job as jobs
-from newfound_nodes.open_world.learner_process import LearnerProcess
-from newfound_nodes.open_world.learning_queue import LearningQueue, QueueFullError, Switching
+from newfound_core.learning.job import JobFolder, JobState
+from newfound_nodes.open_world.learning_queue import LearnerProcess, LearningQueue
+from newfound_runtime.services import RequestError
 from newfound_runtime.testing import eventually
 
 
@@ -24,8 +24,12 @@ class Owner:
         self.refuse = None
         self.lock = threading.Lock()
 
-    def switching(self):
-        return Switching(lambda: self.number, self.adopt, self.reports.append)
+    def version(self):
+        return self.number
+
+    def job_changed(self, status, job):
+        assert job.label == status.label
+        self.reports.append(status)
 
     def adopt(self, job, label, checkpoint):
         if self.refuse:
@@ -35,9 +39,9 @@ class Owner:
             self.number += 1
         return self.number
 
-    def stages(self, job):
-        stages = [report.stage for report in self.reports if report.job == job]
-        return [s for i, s in enumerate(stages) if i == 0 or stages[i - 1] != s]
+    def states(self, job):
+        states = [report.state for report in self.reports if report.job == job]
+        return [s for i, s in enumerate(states) if i == 0 or states[i - 1] != s]
 
 
 @pytest.fixture
@@ -51,7 +55,8 @@ def make_queue(tmp_path, learner, owner):
 
     def make(**options):
         options = {"command": learner} | options
-        queues.append(LearningQueue(tmp_path / "jobs", owner.switching(), **options))
+        queues.append(LearningQueue(tmp_path / "jobs", owner, **options))
+        queues[-1].start()
         return queues[-1]
 
     yield make
@@ -65,7 +70,7 @@ def queue(make_queue):
 
 
 def finished(queue, job):
-    status = eventually(lambda: (s := queue.status(job)) and s.final and s, f"end of {job}")
+    status = eventually(lambda: (s := queue.status(job)) and s.state.final and s, f"end of {job}")
     eventually(lambda: job not in queue.folders.unfinished())
     return status
 
@@ -79,11 +84,11 @@ def pid_of(folder):
 def test_a_job_is_learned_and_switched_to(queue, owner, make_job):
     job, before = queue.add(*make_job("vase"))
     status = finished(queue, job)
-    assert (before, status.stage, status.version, status.progress) == (0, "done", 8, 1.0)
+    assert (before, status.state, status.version, status.progress) == (0, "done", 8, 1.0)
     assert owner.adopted == [(job, "vase", "vase")]
-    stages = owner.stages(job)
-    assert stages[0] == "queued"
-    assert stages[-2:] == ["switching", "done"]
+    states = owner.states(job)
+    assert states[0] == "queued"
+    assert states[-2:] == ["switching", "done"]
     assert (status.accuracy_before, status.accuracy_after) == pytest.approx((0.6, 0.65))
 
 
@@ -91,10 +96,10 @@ def test_one_job_runs_at_a_time_and_the_others_queue(queue, owner, make_job):
     first, _ = queue.add(*make_job("waits 1"))
     second, before = queue.add(*make_job("vase"))
     assert before == 1
-    pid_of(queue.folders.folder(first))
-    assert queue.status(second).stage == "queued"
+    pid_of(queue.folders[first].path)
+    assert queue.status(second).state == "queued"
     assert queue.labels() == {"waits 1", "vase"}
-    (queue.folders.folder(first) / "go").touch()
+    (queue.folders[first].path / "go").touch()
     finished(queue, second)
     assert [adopted[1] for adopted in owner.adopted] == ["waits 1", "vase"]
     assert not queue.busy
@@ -105,7 +110,7 @@ def test_a_flood_of_requests_is_turned_away(make_queue, make_job):
     for number in range(3):
         queue.add(*make_job(f"waits {number}"))
     for _ in range(50):
-        with pytest.raises(QueueFullError, match="3 jobs"):
+        with pytest.raises(RequestError, match="3 jobs"):
             queue.add(*make_job("one too many"))
     assert len(list(queue.folders.root.iterdir())) == 3
 
@@ -113,9 +118,9 @@ def test_a_flood_of_requests_is_turned_away(make_queue, make_job):
 @pytest.mark.parametrize("label", ["waits", "waits deaf"])
 def test_a_running_job_can_be_cancelled(queue, owner, make_job, label):
     job, _ = queue.add(*make_job(label))
-    pid_of(queue.folders.folder(job))
+    pid_of(queue.folders[job].path)
     assert queue.cancel(job)
-    assert finished(queue, job).stage == "cancelled"
+    assert finished(queue, job).state == "cancelled"
     assert owner.adopted == []
     assert not queue.cancel(job)
     assert not queue.cancel("999999")
@@ -125,56 +130,61 @@ def test_a_queued_job_can_be_cancelled_before_it_starts(queue, make_job):
     first, _ = queue.add(*make_job("waits"))
     second, _ = queue.add(*make_job("vase"))
     queue.cancel(second)
-    (queue.folders.folder(first) / "go").touch()
-    assert finished(queue, second).stage == "cancelled"
-    assert not (queue.folders.folder(second) / "pid").exists()
+    (queue.folders[first].path / "go").touch()
+    assert finished(queue, second).state == "cancelled"
+    assert not (queue.folders[second].path / "pid").exists()
 
 
 def test_a_job_that_forgets_too_much_is_rejected(queue, owner, make_job):
     job, _ = queue.add(*make_job("forgets"))
     status = finished(queue, job)
-    assert (status.stage, status.message) == ("rejected", "40 points")
+    assert (status.state, status.message) == ("rejected", "40 points")
     assert (status.accuracy_before, status.accuracy_after) == (0.9, 0.5)
     assert owner.adopted == []
 
 
 def test_a_learner_that_is_killed_is_started_again(queue, make_job):
     job, _ = queue.add(*make_job("dies once"))
-    assert finished(queue, job).stage == "done"
-    assert (queue.folders.folder(job) / "starts").read_text() == "++"
+    assert finished(queue, job).state == "done"
+    assert (queue.folders[job].path / "starts").read_text() == "++"
 
 
 def test_a_learner_that_always_dies_is_given_up(make_queue, make_job):
     queue = make_queue(attempts=2)
     job, _ = queue.add(*make_job("dies"))
     status = finished(queue, job)
-    assert status.stage == "failed"
+    assert status.state == "failed"
     assert "signal 9" in status.message
-    assert (queue.folders.folder(job) / "starts").read_text() == "++"
-    assert (queue.folders.folder(job) / "images").is_dir(), "the images are not lost"
+    assert (queue.folders[job].path / "starts").read_text() == "++"
+    assert (queue.folders[job].path / "images").is_dir(), "the images are not lost"
 
 
 def test_a_closed_queue_is_taken_up_by_the_next(queue, make_queue, owner, make_job):
     job, _ = queue.add(*make_job("waits"))
-    pid = pid_of(queue.folders.folder(job))
+    pid = pid_of(queue.folders[job].path)
     queue.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     later = make_queue()
     assert later.labels() == {"waits"}
-    (later.folders.folder(job) / "go").touch()
-    assert finished(later, job).stage == "done"
+    (later.folders[job].path / "go").touch()
+    assert finished(later, job).state == "done"
 
 
 NODE = """
 import sys, time
 from pathlib import Path
-from newfound_core.open_world.job import Job
-from newfound_nodes.open_world.learner_process import LearnerProcess
-from newfound_nodes.open_world.learning_queue import LearningQueue, Switching
+from newfound_core.learning.job import Job
+from newfound_nodes.open_world.learning_queue import LearningQueue
 
-owner = Switching(lambda: 7, lambda *_: 8, lambda status: None)
-queue = LearningQueue(Path(sys.argv[1]), owner, command=sys.argv[3:])
+class Owner:
+    version = staticmethod(lambda: 7)
+    adopt = staticmethod(lambda *_: 8)
+    job_changed = staticmethod(lambda *_: None)
+
+
+queue = LearningQueue(Path(sys.argv[1]), Owner, command=sys.argv[3:])
+queue.start()
 queue.add(Job(sys.argv[2], "../../current"), {"00.jpg": b"..."})
 time.sleep(600)
 """
@@ -200,57 +210,57 @@ def left_behind(tmp_path, learner):
 def test_a_learner_whose_node_was_killed_is_found_and_followed(left_behind, make_queue):
     folder = left_behind("waits")
     queue = make_queue()
-    eventually(lambda: queue.status("000001").stage == "training")
+    eventually(lambda: queue.status("000001").state == "training")
     (folder / "go").touch()
-    assert finished(queue, "000001").stage == "done"
+    assert finished(queue, "000001").state == "done"
     assert (folder / "starts").read_text() == "+", "no second process was started"
 
 
 def test_a_learner_whose_node_was_killed_can_be_stopped(left_behind, make_queue):
     folder = left_behind("waits deaf")
     queue = make_queue()
-    assert queue.cancel_at_work().label == "waits deaf"
-    assert finished(queue, "000001").stage == "cancelled"
-    assert LearnerProcess.find(folder) is None
-    assert queue.cancel_at_work() is None
+    assert queue.cancel_current().label == "waits deaf"
+    assert finished(queue, "000001").state == "cancelled"
+    assert LearnerProcess.find(JobFolder(folder)) is None
+    assert queue.cancel_current() is None
 
 
 def test_closing_ends_a_learner_whose_node_was_killed(left_behind, make_queue):
     folder = left_behind("waits deaf")
     queue = make_queue()
-    eventually(lambda: queue.status("000001").stage == "training")
+    eventually(lambda: queue.status("000001").state == "training")
     queue.close()
-    assert LearnerProcess.find(folder) is None
+    assert LearnerProcess.find(JobFolder(folder)) is None
 
 
 def test_a_learner_without_progress_is_ended(make_queue, make_job):
-    queue = make_queue(patience=3.0)
+    queue = make_queue(timeout=3.0)
     job, _ = queue.add(*make_job("waits deaf"))
     status = finished(queue, job)
-    assert (status.stage, status.storage) == ("failed", False)
+    assert (status.state, status.storage_failed) == ("failed", False)
     assert status.message == "the learning process made no progress in 3 s"
-    assert LearnerProcess.find(queue.folders.folder(job)) is None
-    assert (queue.folders.folder(job) / "images").is_dir(), "the images are not lost"
+    assert LearnerProcess.find(queue.folders[job]) is None
+    assert (queue.folders[job].path / "images").is_dir(), "the images are not lost"
 
 
 def test_whatever_goes_wrong_no_learner_is_left_behind(queue, make_job):
     job, _ = queue.add(*make_job("waits deaf"))
-    progress = queue.folders.folder(job) / jobs.PROGRESS_NAME
+    progress = queue.folders[job].path / "progress.jsonl"
     eventually(progress.exists)
     progress.unlink()
     progress.mkdir()  # reading it fails as nobody foresaw
     status = finished(queue, job)
-    assert (status.stage, "internal error" in status.message) == ("failed", True)
-    assert LearnerProcess.find(queue.folders.folder(job)) is None
+    assert (status.state, "internal error" in status.message) == ("failed", True)
+    assert LearnerProcess.find(queue.folders[job]) is None
 
 
 def test_what_was_learned_on_other_knowledge_is_learned_again(queue, owner, make_job):
     job, _ = queue.add(*make_job("waits"))
-    folder = queue.folders.folder(job)
+    folder = queue.folders[job].path
     pid_of(folder)
     owner.number = 9
     (folder / "go").touch()
-    assert finished(queue, job).stage == "done"
+    assert finished(queue, job).state == "done"
     assert (folder / "starts").read_text() == "++"
 
 
@@ -259,26 +269,31 @@ def test_knowledge_that_cannot_be_switched_to_is_a_failed_job(queue, owner, make
     owner.refuse = error
     job, _ = queue.add(*make_job("vase"))
     status = finished(queue, job)
-    assert (status.stage, status.message) == ("failed", str(error))
-    assert status.storage == isinstance(error, StorageError)
+    assert (status.state, status.message) == ("failed", str(error))
+    assert status.storage_failed == isinstance(error, StorageError)
 
 
 FULL_DISK = """
 import resource, sys, time
 from pathlib import Path
-from newfound_core.open_world.job import Job
-from newfound_nodes.open_world.learner_process import LearnerProcess
-from newfound_nodes.open_world.learning_queue import LearningQueue, Switching
+from newfound_core.learning.job import Job
+from newfound_nodes.open_world.learning_queue import LearningQueue
 
-owner = Switching(lambda: 7, lambda *_: 8, lambda status: None)
-queue = LearningQueue(Path(sys.argv[1]), owner, command=sys.argv[2:])
+class Owner:
+    version = staticmethod(lambda: 7)
+    adopt = staticmethod(lambda *_: 8)
+    job_changed = staticmethod(lambda *_: None)
+
+
+queue = LearningQueue(Path(sys.argv[1]), Owner, command=sys.argv[2:])
+queue.start()
 queue.add(Job("waits", "../../current"), {"00.jpg": b"..."})
 job, _ = queue.add(Job("vase", "../../current"), {"00.jpg": b"..."})
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # the kernel refuses as a full disk does
-(queue.folders.folder("000001") / "cancel").touch()
-while not (status := queue.status(job)).final:
+queue.folders["000001"].cancel()
+while not (status := queue.status(job)).state.final:
     time.sleep(0.02)
-print(status.storage, status.message)
+print(status.storage_failed, status.message)
 """
 
 
@@ -294,18 +309,18 @@ def test_a_damaged_job_fails_and_the_next_one_is_done(queue, make_job):
     first, _ = queue.add(*make_job("waits"))
     second, _ = queue.add(*make_job("vase"))
     third, _ = queue.add(*make_job("fork"))
-    (queue.folders.folder(second) / "job.json").write_text("{")
-    (queue.folders.folder(first) / "go").touch()
-    assert finished(queue, third).stage == "done"
+    (queue.folders[second].path / "job.json").write_text("{")
+    (queue.folders[first].path / "go").touch()
+    assert finished(queue, third).state == "done"
     assert "damaged" in queue.status(second).message
 
 
 def test_old_jobs_are_removed_but_not_their_last_statuses(queue, make_job, monkeypatch):
-    monkeypatch.setattr("newfound_nodes.open_world.job_folders._FINISHED_KEPT", 2)
+    monkeypatch.setattr("newfound_core.learning.job._FINISHED_KEPT", 2)
     names = [queue.add(*make_job(f"thing {number}"))[0] for number in range(4)]
     finished(queue, names[-1])
     assert sorted(e.name for e in queue.folders.root.iterdir()) == names[2:]
-    assert queue.status(names[0]).stage == "done"
+    assert queue.status(names[0]).state == "done"
 
 
 def test_the_status_of_a_finished_job_survives_a_restart(queue, make_queue, make_job):
@@ -318,9 +333,9 @@ def test_the_status_of_a_finished_job_survives_a_restart(queue, make_queue, make
 
 def test_the_learning_process_can_be_killed_for_real(queue, make_job):
     job, _ = queue.add(*make_job("waits"))
-    folder = queue.folders.folder(job)
+    folder = queue.folders[job].path
     os.kill(pid_of(folder), signal.SIGKILL)
     eventually(lambda: (folder / "starts").read_text() == "++")
     (folder / "go").touch()
-    assert finished(queue, job).stage == "done"
-    assert jobs.read_result(folder).learned
+    assert finished(queue, job).state == "done"
+    assert JobFolder(folder).result().state is JobState.DONE

@@ -4,6 +4,7 @@
 import array
 import itertools
 import os
+import shutil
 import signal
 import time
 
@@ -33,7 +34,7 @@ from newfound_msgs.srv import (
     RestoreKnowledge,
 )
 from newfound_nodes.open_world.node import OpenWorldDetector
-from newfound_runtime.qos import LATCHED
+from newfound_runtime.managed_node import LATCHED
 from newfound_runtime.testing import ACTIVE, UNCONFIGURED, eventually, image, values
 
 RED, YELLOW = (220, 40, 40), (230, 220, 40)
@@ -98,9 +99,9 @@ class Robot:
 
     def end_of(self, job):
         return eventually(
-            lambda: next((s for s in self.learning if s.job_id == job and s.stage >= 10), None),
+            lambda: next((s for s in self.learning if s.job_id == job and s.state >= 10), None),
             f"end of job {job}",
-            patience=200,
+            timeout=200,
         )
 
 
@@ -148,7 +149,7 @@ def test_an_unknown_is_announced_learned_and_recognised(robot):
     added = robot.add("lemon", images=[], unknown_id=announced.id)
     assert (added.result, added.queue_position) == (Added.RESULT_OK, 0)
     done = robot.end_of(added.job_id)
-    assert (done.stage, done.knowledge_version) == (LearningStatus.STAGE_DONE, 2), done.message
+    assert (done.state, done.knowledge_version) == (LearningStatus.STATE_DONE, 2), done.message
     assert robot.see(YELLOW).label == "lemon"
     assert robot.see(RED).label == "red"
     eventually(lambda: robot.unknowns[-1].state == UnknownObject.STATE_LEARNED)
@@ -172,7 +173,7 @@ def test_a_known_class_can_be_taught_further_views(robot):
     assert robot.ros.set(NODE, extend_known=True).successful
     added = robot.add("red", (220, 90, 40))
     done = robot.end_of(added.job_id)
-    assert (done.stage, done.knowledge_version) == (LearningStatus.STAGE_DONE, 2), done.message
+    assert (done.state, done.knowledge_version) == (LearningStatus.STATE_DONE, 2), done.message
     classes = robot.ask(ListClasses, "list_classes").knowledge.classes
     assert [known.label for known in classes] == ["red", "green", "blue"]
     assert (classes[0].exemplars, classes[1].exemplars) == (10, 6)
@@ -197,15 +198,19 @@ class Teacher:
 
     def send(self, label, images=None):
         """Ask for a class; the goal, and the result to come."""
+        handle = self.ask(label, images)
+        return handle, handle.get_result_async()
+
+    def ask(self, label, images=None):
+        """Send a goal; its handle says whether it was accepted."""
         images = images or [picture(self.robot.square(YELLOW, i)) for i in range(4)]
         goal = LearnClass.Goal(label=label, images=images)
         sent = self.client.send_goal_async(goal, lambda m: self.feedback.append(m.feedback.status))
-        handle = eventually(lambda: sent.done() and sent.result())
-        return handle, handle.get_result_async()
+        return eventually(lambda: sent.done() and sent.result())
 
     @staticmethod
     def result(future):
-        return eventually(lambda: future.done() and future.result().result, patience=200)
+        return eventually(lambda: future.done() and future.result().result, timeout=200)
 
 
 @pytest.mark.slow
@@ -213,8 +218,9 @@ def test_the_action_follows_a_job_to_its_end_and_can_be_cancelled(robot):
     teacher = Teacher(robot)
     _, learned = teacher.send("lemon")
     second, cancelled = teacher.send("sun")  # waits for the first
-    _, refused = teacher.send("red")
-    assert teacher.result(refused).result == LearnClass.Result.RESULT_LABEL_EXISTS
+    refused = teacher.ask("red")
+    assert not refused.accepted, "a goal that cannot be granted is rejected"
+    eventually(lambda: any("'red' rejected: a class" in w for w in robot.ros.warnings(NODE)))
     second.cancel_goal_async()
     assert teacher.result(cancelled).result == LearnClass.Result.RESULT_CANCELLED
     result = teacher.result(learned)
@@ -225,17 +231,17 @@ def test_the_action_follows_a_job_to_its_end_and_can_be_cancelled(robot):
 
 
 @pytest.mark.slow
-def test_the_action_tells_stages_and_progress_that_only_grow(ros, parameters, square):
+def test_the_action_tells_states_and_progress_that_only_grow(ros, parameters, square):
     node = ros.started(OpenWorldDetector, **parameters | {"learning_epochs": 0})
     teacher = Teacher(Robot(ros, node, square))
     _, learned = teacher.send("lemon")
     assert teacher.result(learned).result == LearnClass.Result.RESULT_OK
-    told = [status for status in teacher.feedback if status.stage != LearningStatus.STAGE_QUEUED]
-    stages = [status.stage for status in told]
-    assert stages == sorted(stages)
-    assert stages[0] == LearningStatus.STAGE_PREPARING
-    assert stages[-1] == LearningStatus.STAGE_SWITCHING
-    assert LearningStatus.STAGE_TRAINING not in stages, "the network is not trained"
+    told = [status for status in teacher.feedback if status.state != LearningStatus.STATE_QUEUED]
+    states = [status.state for status in told]
+    assert states == sorted(states)
+    assert states[0] == LearningStatus.STATE_PREPARING
+    assert states[-1] == LearningStatus.STATE_SWITCHING
+    assert LearningStatus.STATE_TRAINING not in states, "the network is not trained"
     progress = [status.progress for status in told]
     assert progress == sorted(progress)
     assert progress[-1] == pytest.approx(0.99)
@@ -255,12 +261,12 @@ def test_a_known_thing_taught_under_another_name_is_rejected(ros, parameters, sq
     assert "'red' (100 to" in result.message
     assert (result.knowledge_version, result.accuracy_before) == (1, 1.0)
     assert result.accuracy_after < 1
-    assert robot.learning[-1].stage == LearningStatus.STAGE_REJECTED
+    assert robot.learning[-1].state == LearningStatus.STATE_REJECTED
     assert robot.see(RED).label == "red"
 
 
 def test_a_job_that_the_disk_does_not_take_is_told_as_such(robot, tmp_path):
-    queue = robot.node.mind.queue
+    queue = robot.node.session.jobs
     first = robot.add("lemon").job_id
     _, refused = Teacher(robot).send("sun")  # waits for the first
     second = tmp_path / "base" / "jobs" / "000002"
@@ -307,12 +313,12 @@ def test_a_flood_of_requests_fills_the_queue_and_no_more(ros, parameters, square
     results = [answer.result for answer in answers]
     assert results.count(Added.RESULT_BUSY) >= 3
     junk = [CompressedImage(format="jpeg", data=b"not an image")] * 3
-    assert robot.add("junk", images=junk).result == Added.RESULT_BUSY, "no image was looked at"
+    assert robot.add("junk", images=junk).result == Added.RESULT_BUSY, "no image was decoded"
     assert results[:2] == [Added.RESULT_OK, Added.RESULT_OK]
     assert robot.add("thing 0").result in (Added.RESULT_LABEL_EXISTS, Added.RESULT_BUSY)
     assert robot.ask(ForgetClass, "forget_class", label="red").result == Forgot.RESULT_BUSY
     for answer in answers[:2]:
-        node.mind.queue.cancel(answer.job_id)
+        node.session.jobs.cancel(answer.job_id)
     assert robot.see(RED).label == "red", "frames go on meanwhile"
 
 
@@ -322,7 +328,7 @@ def test_whoever_asked_for_it_a_job_can_be_cancelled_by_a_service(robot):
     answer = robot.ask(Trigger, "cancel_learning")
     assert answer.success
     assert job in answer.message
-    assert robot.end_of(job).stage == LearningStatus.STAGE_CANCELLED
+    assert robot.end_of(job).state == LearningStatus.STATE_CANCELLED
     answer = robot.ask(Trigger, "cancel_learning")
     assert (answer.success, answer.message) == (False, "nothing is being learned")
     assert robot.ask(ForgetClass, "forget_class", label="red").result == Forgot.RESULT_OK
@@ -354,7 +360,7 @@ def test_a_checkpoint_of_another_method_leaves_the_node_unconfigured(ros, parame
     node = ros.add(OpenWorldDetector, **parameters)
     assert not ros.change(NODE, "configure")
     assert node.state() == UNCONFIGURED
-    assert node.mind is None
+    assert node.session is None
 
 
 def test_a_damaged_version_on_start_is_passed_over_and_reported(ros, parameters, square, tmp_path):
@@ -370,7 +376,7 @@ def test_a_damaged_version_on_start_is_passed_over_and_reported(ros, parameters,
     answer = robot.ask(ListClasses, "list_classes")
     assert (answer.knowledge.version, len(answer.knowledge.classes)) == (1, 3)
     eventually(
-        lambda: (s := diagnostics()) and "version 2" in values(s).get("complaints", ""),
+        lambda: (s := diagnostics()) and "version 2" in values(s).get("warnings", ""),
         "a report",
     )
     status = eventually(lambda: (s := diagnostics()).level == DiagnosticStatus.WARN and s)
@@ -382,7 +388,8 @@ def test_a_damaged_version_on_start_is_passed_over_and_reported(ros, parameters,
 def test_a_killed_node_loses_neither_knowledge_nor_unknowns_nor_the_job(
     ros, parameters, square, tmp_path
 ):
-    arguments = ["-m", "newfound_nodes.open_world.node", "--ros-args"]
+    run = "from newfound_runtime.executable import main; main('open_world_detector')"
+    arguments = ["-c", run, "--ros-args"]
     for key, value in parameters.items():
         arguments += ["-p", f"{key}:={value}"]
     first = ros.process(*arguments)
@@ -397,7 +404,7 @@ def test_a_killed_node_loses_neither_knowledge_nor_unknowns_nor_the_job(
         return unknowns and unknowns[0]
 
     # A process that imports torch on a busy machine takes its time.
-    unknown_id = eventually(announced, "an unknown", patience=250).id
+    unknown_id = eventually(announced, "an unknown", timeout=250).id
     images = [picture(square(YELLOW, n)) for n in range(4)]
     request = AddUnknownClass.Request(label="lemon", unknown_id=unknown_id, images=images)
     answer = ros.call(AddUnknownClass, f"{NODE}/add_unknown_class", request)
@@ -407,18 +414,18 @@ def test_a_killed_node_loses_neither_knowledge_nor_unknowns_nor_the_job(
     first.wait()
     del unknowns[:]
     node = ros.started(OpenWorldDetector, **parameters)
-    entry = node.mind.unknown(unknown_id)
+    entry = node.session.unknown(unknown_id)
     if entry is not None:  # the process of the first node may have learned it already
         assert (entry.state, entry.label) == ("learning", "lemon")
         assert entry.crops
-    eventually(lambda: "lemon" in node.mind.keeper.now.knowledge.labels, patience=200)
-    eventually(lambda: node.mind.unknown(unknown_id) is None, "it is no unknown any more")
+    eventually(lambda: "lemon" in node.session.in_use.knowledge.labels, timeout=200)
+    eventually(lambda: node.session.unknown(unknown_id) is None, "it is no unknown any more")
     assert node.state() == ACTIVE
-    assert node.mind.keeper.now.version == 2
+    assert node.session.in_use.version == 2
 
 
 def test_depth_finds_things_on_a_table(ros, parameters, square):
-    parameters |= {"proposer": "depth", "depth_topic": "/depth", "depth_patience": 5.0}
+    parameters |= {"proposer": "depth", "depth_topic": "/depth", "depth_timeout": 5.0}
     node = ros.started(OpenWorldDetector, **parameters)
     robot = Robot(ros, node, square)
     depth = ros.publisher(Image, "/depth")
@@ -437,7 +444,7 @@ def test_depth_finds_things_on_a_table(ros, parameters, square):
     assert abs(region.x_offset - 16) <= 1
     assert abs(region.width - 32) <= 2
     robot.camera.publish(frame(square(RED), 99))  # there is no depth of that moment
-    eventually(lambda: len(robot.detections) > 1, patience=60)
+    eventually(lambda: len(robot.detections) > 1, timeout=60)
     assert robot.detections[-1].detections == []
 
 
@@ -469,7 +476,7 @@ def test_a_region_network_without_a_model_leaves_the_node_unconfigured(ros, para
 
 
 def test_without_depth_the_node_warns_and_says_what_to_do(ros, parameters, square):
-    parameters |= {"proposer": "depth", "depth_topic": "/no/depth", "depth_patience": 0.0}
+    parameters |= {"proposer": "depth", "depth_topic": "/no/depth", "depth_timeout": 0.0}
     robot = Robot(ros, ros.started(OpenWorldDetector, **parameters), square)
     diagnostics = ros.diagnostics(NODE)
     for number in range(1, 6):
@@ -490,3 +497,20 @@ def test_the_debug_image_shows_what_was_found(robot):
     assert (shown.width, shown.height, shown.encoding) == (64, 48, "rgb8")
     plain = frame(robot.square(RED, robot.number))
     assert bytes(shown.data) != bytes(plain.data)
+
+
+def test_a_deleted_knowledge_base_is_answered_and_shown_in_diagnostics(robot, parameters):
+    newest = robot.ros.diagnostics(NODE)
+    shutil.rmtree(parameters["knowledge_base"])
+    assert robot.add("lemon").result == Added.RESULT_STORAGE
+    forgot = robot.ask(ForgetClass, "forget_class", label="red")
+    assert forgot.result == Forgot.RESULT_STORAGE
+    eventually(lambda: newest() and newest().level == DiagnosticStatus.ERROR)
+    assert "was deleted" in newest().message
+
+
+def test_a_device_that_is_not_there_is_an_error_in_diagnostics(ros, parameters):
+    newest = ros.diagnostics(NODE)
+    ros.add(OpenWorldDetector, **parameters | {"device": "cuda:77"})
+    eventually(lambda: newest() and newest().level == DiagnosticStatus.ERROR)
+    assert "the device 'cuda:77' cannot be used here" in newest().message

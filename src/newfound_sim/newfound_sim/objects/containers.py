@@ -3,11 +3,9 @@
 
 import numpy as np
 
-from newfound_sim.materials import Material, Texture
+from newfound_sim.materials import Material, Texture, stripes
 from newfound_sim.meshes import curve, lathe, moved, plate, stroke, turned
-from newfound_sim.objects.palette import Rng, hue, near, pick, plastic, steel
-from newfound_sim.objects.piece import Piece
-from newfound_sim.textures import stripes
+from newfound_sim.objects.palette import Piece, Rng, hue, near, pick, plastic, steel
 
 
 def bottle(rng: Rng) -> list[Piece]:

@@ -22,13 +22,13 @@ from newfound_sim.meshes import (
     turned,
 )
 from newfound_sim.objects.palette import (
+    Piece,
     Rng,
     pick,
     plastic,
     steel,
     wood,
 )
-from newfound_sim.objects.piece import Piece
 
 Values = Sequence[float] | np.ndarray
 

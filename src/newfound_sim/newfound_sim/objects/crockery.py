@@ -5,8 +5,7 @@ import numpy as np
 
 from newfound_sim.materials import Material
 from newfound_sim.meshes import ball, curve, lathe, moved, tube
-from newfound_sim.objects.palette import Rng, ceramic, near, pick, plastic
-from newfound_sim.objects.piece import Piece
+from newfound_sim.objects.palette import Piece, Rng, ceramic, near, pick, plastic
 
 
 def mug(rng: Rng) -> list[Piece]:

@@ -10,8 +10,7 @@ from trimesh import Trimesh
 
 from newfound_sim.materials import Material
 from newfound_sim.meshes import bent, curve, join, loft, plate, stroke, tube
-from newfound_sim.objects.palette import Rng, plastic, rubber, steel, wood
-from newfound_sim.objects.piece import Piece
+from newfound_sim.objects.palette import Piece, Rng, plastic, rubber, steel, wood
 
 
 def fork(rng: Rng) -> list[Piece]:

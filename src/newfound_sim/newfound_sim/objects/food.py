@@ -4,11 +4,9 @@
 import numpy as np
 from trimesh import Trimesh
 
-from newfound_sim.materials import Material, Texture
+from newfound_sim.materials import Material, Texture, speckle
 from newfound_sim.meshes import bent, curve, join, lathe, moved, plate, stroke, tube, turned
-from newfound_sim.objects.palette import Rng, near, pick
-from newfound_sim.objects.piece import Piece
-from newfound_sim.textures import speckle
+from newfound_sim.objects.palette import Piece, Rng, near, pick
 
 STEM = (0.35, 0.22, 0.1)
 

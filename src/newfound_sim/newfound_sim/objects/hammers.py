@@ -8,6 +8,7 @@ from trimesh import Trimesh
 from newfound_sim.meshes import curve as smooth
 from newfound_sim.meshes import cut, join, lathe, moved, plate, stroke, tube, turned
 from newfound_sim.objects.palette import (
+    Piece,
     Rng,
     pick,
     plastic,
@@ -16,7 +17,6 @@ from newfound_sim.objects.palette import (
     steel,
     wood,
 )
-from newfound_sim.objects.piece import Piece
 
 
 def claw_hammer(rng: Rng) -> list[Piece]:

@@ -17,6 +17,7 @@ from newfound_sim.meshes import (
     tube,
 )
 from newfound_sim.objects.palette import (
+    Piece,
     Rng,
     brass,
     plastic,
@@ -24,7 +25,6 @@ from newfound_sim.objects.palette import (
     some_steel,
     steel,
 )
-from newfound_sim.objects.piece import Piece
 
 
 def padlock(rng: Rng) -> list[Piece]:

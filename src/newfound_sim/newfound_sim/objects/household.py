@@ -5,11 +5,9 @@ import numpy as np
 import shapely
 from trimesh import Trimesh
 
-from newfound_sim.materials import Material, Texture
+from newfound_sim.materials import Material, Texture, stripes
 from newfound_sim.meshes import along_x, ball, block, join, lathe, moved, plate, tube, turned
-from newfound_sim.objects.palette import Rng, hue, near, pick, plastic
-from newfound_sim.objects.piece import Piece
-from newfound_sim.textures import stripes
+from newfound_sim.objects.palette import Piece, Rng, hue, near, pick, plastic
 
 
 def toy_ball(rng: Rng) -> list[Piece]:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Materials that objects choose from; every call draws a slightly different one."""
+"""Pieces of objects and their materials; every call draws a slightly different material."""
 
 import colorsys
+from typing import NamedTuple
 
 import numpy as np
+from trimesh import Trimesh
 
 from newfound_sim.materials import Colour, Kind, Material, Texture
-from newfound_sim.textures import wood as wood_grain
+from newfound_sim.materials import wood as wood_grain
 
 Rng = np.random.Generator
 WOODS = [
@@ -15,6 +17,13 @@ WOODS = [
     ((0.9, 0.78, 0.58), (0.78, 0.62, 0.4)),
     ((0.55, 0.33, 0.2), (0.36, 0.2, 0.11)),
 ]
+
+
+class Piece(NamedTuple):
+    """A mesh of one material, in the frame of its object."""
+
+    mesh: Trimesh
+    material: Material
 
 
 def hue(rng: Rng, saturation: tuple = (0.6, 0.95), value: tuple = (0.45, 0.95)) -> Colour:

@@ -19,8 +19,7 @@ from newfound_sim.meshes import (
     tube,
     turned,
 )
-from newfound_sim.objects.palette import Rng, pick, plastic, some_steel
-from newfound_sim.objects.piece import Piece
+from newfound_sim.objects.palette import Piece, Rng, pick, plastic, some_steel
 
 GRIPS = [(0.8, 0.08, 0.06), (0.08, 0.2, 0.7), (0.95, 0.75, 0.05), (0.1, 0.1, 0.1), (0.1, 0.5, 0.2)]
 

@@ -6,8 +6,7 @@ from trimesh import Trimesh
 
 from newfound_sim.meshes import along_x, curve, cut, lathe, loft, moved, plate, turned
 from newfound_sim.meshes import stroke as outline
-from newfound_sim.objects.palette import Rng, hue, pick, plastic, rubber, steel
-from newfound_sim.objects.piece import Piece
+from newfound_sim.objects.palette import Piece, Rng, hue, pick, plastic, rubber, steel
 
 
 def flat_screwdriver(rng: Rng) -> list[Piece]:

@@ -19,6 +19,7 @@ from newfound_sim.meshes import (
     turned,
 )
 from newfound_sim.objects.palette import (
+    Piece,
     Rng,
     dark_steel,
     near,
@@ -28,7 +29,6 @@ from newfound_sim.objects.palette import (
     some_steel,
     steel,
 )
-from newfound_sim.objects.piece import Piece
 
 
 def wrench(rng: Rng) -> list[Piece]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Furnished rooms of four buildings in three lightings, and a camera that looks around them."""
+"""Furnished rooms of four buildings in three lightings, and a robot's camera in them."""
 
 from newfound_sim.rooms.images import room_image, view_image
 from newfound_sim.rooms.names import BUILDINGS, CATEGORIES, LIGHTINGS, domain_name

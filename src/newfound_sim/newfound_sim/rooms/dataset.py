@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rooms on disk: `<building>_<lighting>/<category>/<number>.jpg`. Can be resumed."""
+"""Room data sets on disk: `<building>_<lighting>/<category>/<number>.jpg`. Resumable."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from newfound_sim.dataset_request import keep
 from newfound_sim.errors import DatasetError
-from newfound_sim.production import produce, sweep, write_jpeg
+from newfound_sim.generate import record_request
+from newfound_sim.production import clean, produce, write_jpeg
 from newfound_sim.rooms.images import SAMPLES, room_image
 from newfound_sim.rooms.names import BUILDINGS, CATEGORIES, LIGHTINGS, domain_name
 
@@ -52,8 +52,8 @@ class RoomTask:
 
 def generate_rooms(out: Path, request: RoomRequest, workers: int) -> int:
     """Write the pictures that are missing in `out`; returns how many were."""
-    keep(out, request)
-    sweep(out)
+    record_request(out, request)
+    clean(out)
     tasks = [task for task in _tasks(out, request) if task.pictures]
     produce(tasks, make_room, workers, "rooms")
     return sum(len(task.pictures) for task in tasks)

@@ -10,9 +10,8 @@ from newfound_sim.camera import CameraModel, develop
 from newfound_sim.errors import ScenarioError
 from newfound_sim.rendering import Frame, View
 from newfound_sim.rooms.names import check
-from newfound_sim.rooms.renderer import RoomScene
+from newfound_sim.rooms.renderer import RoomScene, room_scene
 from newfound_sim.rooms.room import Room, build_room, generator
-from newfound_sim.rooms.scene import room_scene
 from newfound_sim.rooms.viewpoints import floor_map, random_view
 
 SAMPLES = 8  # per pixel; with the denoiser, 4 are hardly worse and 16 hardly better

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of places, buildings and lightings, and how a wrong one is refused."""
+"""Names of place categories, buildings and lightings."""
 
 from collections.abc import Sequence
 

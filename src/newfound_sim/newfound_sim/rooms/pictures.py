@@ -85,7 +85,7 @@ def desktop(rng: Rng) -> Image:
     return image
 
 
-def film(rng: Rng, on: bool) -> Image:
+def television(rng: Rng, on: bool) -> Image:
     """What a television shows: a programme, or nothing."""
     if on:
         return _landscape(rng, 160, 90)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What furniture belongs into which kind of room, and where it likes to stand."""
+"""Furnishing programs: which furniture each category of room gets, and where."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a robot can stand in a room, and where it looks to see what kind of room it is."""
+"""Robot poses in a room: free floor, and views from which the room can be recognised."""
 
 from __future__ import annotations
 

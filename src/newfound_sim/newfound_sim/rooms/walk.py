@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A robot's way through a building: smooth within each room, a cut at each door."""
+"""A robot's path through a building: smooth within each room, a cut at each door."""
 
 from __future__ import annotations
 

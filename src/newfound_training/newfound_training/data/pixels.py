@@ -71,7 +71,7 @@ def load_pixels(
     limit_gb: float = DEFAULT_LIMIT_GB,
     cache: Path | None = None,
 ) -> Pixels:
-    """Decodes all images once, or finds them decoded. Corrupt ones are left out and reported.
+    """Decode all images once, or find them decoded. Corrupt ones are left out and reported.
 
     With `strict` a corrupt image is a DataError. `resize` must be that of the model's
     preprocessing, which has nothing left to do then.
@@ -93,7 +93,7 @@ def load_pixels(
 
 
 def cache_root() -> Path:
-    """Where decoded images are kept; may be deleted at any time when nothing runs."""
+    """Folder of decoded images; may be deleted at any time when nothing runs."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("NEWFOUND_CACHE") or Path(base) / "newfound") / "pixels"
 
@@ -114,7 +114,7 @@ def _fits(count: int, size: int, limit_gb: float, folder: Path) -> bool:
 
 
 def _fill(folder: Path, images: ImageSet, prepare: Preprocessing, *, keep: bool) -> None:
-    """Decodes everything; if another process was faster, its result is as good."""
+    """Decode everything; if another process was faster, its result is as good."""
     try:
         with atomic_directory(folder) as aside:
             corrupt = _decode(aside / _PIXELS if keep else None, images, prepare)
@@ -124,7 +124,7 @@ def _fill(folder: Path, images: ImageSet, prepare: Preprocessing, *, keep: bool)
 
 
 def _decode(path: Path | None, images: ImageSet, prepare: Preprocessing) -> list[str]:
-    """Writes good images one after the other; returns the names of the others."""
+    """Write good images one after the other; return the names of the others."""
 
     def prepared(source: ImageSource) -> np.ndarray | None:
         try:
@@ -153,7 +153,7 @@ def _decode(path: Path | None, images: ImageSet, prepare: Preprocessing) -> list
 
 
 def report_corrupt(corrupt: Sequence[str], total: int, root: Path, *, strict: bool) -> None:
-    """Lists corrupt images in the log, or with `strict` in a DataError."""
+    """List corrupt images in the log, or with `strict` in a DataError."""
     if not corrupt:
         return
     shown = ", ".join(corrupt[:10]) + (f" and {len(corrupt) - 10} more" * (len(corrupt) > 10))

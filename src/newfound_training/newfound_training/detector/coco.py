@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from tqdm import tqdm
 
 from newfound_core.errors import DataError
-from newfound_training.data.files import ImageFile
+from newfound_training.data.images import ImageFile
 from newfound_training.data.pixels import report_corrupt
+from newfound_training.running.options import OutputOptions, option
 
 FILE, IMAGES = "annotations.json", "images"
 
@@ -42,6 +44,23 @@ def read_pictures(data: Path, annotations: str = "", images: str = "") -> list[P
     files = [data / annotations] if annotations else _annotation_files(data)
     folder = data / images if images else None
     return [picture for file in files for picture in _read(file, folder)]
+
+
+def read_rgb(picture: Picture) -> np.ndarray:
+    """The pixels of a picture."""
+    pixels = cv2.imread(str(picture.path), cv2.IMREAD_COLOR)
+    if pixels is None:
+        raise DataError(f"{picture.path} cannot be decoded: remove it, or render it again")
+    return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
+
+
+def read_depth(picture: Picture) -> np.ndarray:
+    """The depth of a picture in metres, from `depth/` beside `images/`."""
+    path = picture.path.parents[1] / "depth" / f"{picture.path.stem}.png"
+    millimetres = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+    if millimetres is None or millimetres.dtype != np.uint16 or millimetres.ndim != 2:
+        raise DataError(f"{path} is no 16-bit PNG with the depth of {picture.path.name}")
+    return millimetres.astype(np.float32) * 1e-3
 
 
 def _annotation_files(data: Path) -> list[Path]:
@@ -87,7 +106,7 @@ def _is_corrupt(picture: Picture) -> bool:
 
 
 def fingerprint(picture: Picture) -> str:
-    """Changes when a picture, its boxes or their labels do."""
+    """Key that changes when a picture, its boxes or their labels do."""
     known = f"{picture.boxes.tolist()} {picture.labels}"
     return f"{picture.path} {_file(picture).fingerprint()} {known}"
 
@@ -129,3 +148,18 @@ def _picture(path: Path, entries: list[dict[str, Any]], names: dict[int, str]) -
     corners = np.array([entry["bbox"] for entry in entries], np.float32).reshape(-1, 4)
     corners[:, 2:] += corners[:, :2]
     return Picture(path, corners, tuple(names[entry["category_id"]] for entry in entries))
+
+
+@dataclass(frozen=True)
+class PictureOptions(OutputOptions):
+    """Location of pictures and their boxes."""
+
+    data: str = option("", "folder with annotations in the format of COCO", required=True)
+    annotations: str = option(
+        "", "file in it, as annotations/instances_train2017.json; none: every annotations.json"
+    )
+    images: str = option("", "folder in it, as train2017; none: beside the annotations, images/")
+
+    def pictures(self) -> list[Picture]:
+        """All of them, in a fixed order."""
+        return read_pictures(Path(self.data), self.annotations, self.images)

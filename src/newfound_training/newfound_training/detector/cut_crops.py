@@ -17,22 +17,19 @@ import numpy as np
 from tqdm import tqdm
 
 from newfound_core.detection.boxes import areas
-from newfound_core.detection.regions import crops_of
+from newfound_core.detection.crops import crops_of
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.storage import write_bytes
-from newfound_training.detector.coco import Picture
-from newfound_training.detector.options import PictureOptions
-from newfound_training.detector.task import read_rgb
-from newfound_training.running.command import Command
+from newfound_training.detector.coco import Picture, PictureOptions, read_rgb
+from newfound_training.running.command import Command, Run
 from newfound_training.running.options import option
-from newfound_training.running.run import Run
 
 _JPEG = [cv2.IMWRITE_JPEG_QUALITY, 95]
 
 
 @dataclass(frozen=True)
 class CutOptions(PictureOptions):
-    """What is cut out, and how."""
+    """Options of `cut_crops`."""
 
     seed: int = option(0, "of the random shifts")
     split: str = option("train", "first level of the tree that is written")
@@ -50,7 +47,7 @@ class CutOptions(PictureOptions):
 
 
 def run_cut_crops(options: CutOptions, run: Run) -> dict[str, Any]:
-    """Writes `<out>/<split>/<class>/<folder>_<picture>_<object>.jpg`."""
+    """Write `<out>/<split>/<class>/<folder>_<picture>_<object>.jpg`."""
     generator = np.random.default_rng([run.seed, 12])
     counts: Counter[str] = Counter()
     pictures = options.pictures()

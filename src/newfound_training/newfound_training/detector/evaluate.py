@@ -2,28 +2,61 @@
 """`evaluate_detector`: the whole detector on pictures whose objects are known."""
 
 import logging
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import cv2
 import numpy as np
+from matplotlib.axes import Axes
 from tqdm import tqdm
 
 from newfound_core.detection.depth_relief import DepthRelief
 from newfound_core.detection.detector import Detector, DetectorConfig
 from newfound_core.detection.proposals import Proposer
 from newfound_core.detection.region_proposer import load_region_proposer
-from newfound_core.errors import ConfigError, DataError
+from newfound_core.errors import ConfigError
 from newfound_core.knowledge.contents import Knowledge, read_knowledge
-from newfound_training.detector.coco import Picture
-from newfound_training.detector.figures import draw_outcomes
-from newfound_training.detector.measures import Scene, measure
-from newfound_training.detector.options import PictureOptions
-from newfound_training.detector.task import read_rgb
-from newfound_training.running.command import Command
+from newfound_training.detector.coco import Picture, PictureOptions, read_depth, read_rgb
+from newfound_training.detector.measures import OUTCOMES, Scene, measure
+from newfound_training.running.command import Command, Run
+from newfound_training.running.figures import pyplot, save_figure
 from newfound_training.running.options import RunOptions, option
-from newfound_training.running.run import Run
+
+_COLOURS = {"right": "#2a9d5c", "unknown": "#e9a13b", "wrong": "#c8443f", "missed": "#c9c9c9"}
+Outcomes = Mapping[str, Mapping[str, int]]  # by class
+
+
+def draw_outcomes(panels: Mapping[str, Outcomes], known: Collection[str], path: Path) -> None:
+    """Draw one panel per proposer, one bar per class; unknown classes come first."""
+    classes = {label for outcomes in panels.values() for label in outcomes}
+    order = [*sorted(classes & set(known), reverse=True), *sorted(classes - set(known))]
+    figure, axes = pyplot.subplots(
+        1, len(panels), figsize=(4.2 * len(panels) + 1, 1.6 + 0.2 * len(order)),
+        sharey=True, squeeze=False, layout="constrained",
+    )  # fmt: skip
+    for panel, (title, outcomes) in zip(axes[0], panels.items(), strict=True):
+        _bars(panel, outcomes, order)
+        panel.set_title(title, fontsize=10)
+    names = [label if label in known else f"{label} (unknown)" for label in order]
+    axes[0, 0].set_yticks(range(len(order)), names, fontsize=8)
+    handles = axes[0, 0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=len(OUTCOMES), fontsize=8)
+    figure.supxlabel("objects, %", fontsize=9)
+    save_figure(figure, path)
+
+
+def _bars(panel: Axes, outcomes: Outcomes, order: list[str]) -> None:
+    counts = np.array([[outcomes.get(c, {}).get(o, 0) for o in OUTCOMES] for c in order], float)
+    shares = 100 * counts / counts.sum(1, keepdims=True).clip(min=1)
+    left = np.zeros(len(order))
+    for column, outcome in enumerate(OUTCOMES):
+        name = {"right": "named right", "wrong": "named wrong"}.get(outcome, outcome)
+        panel.barh(order, shares[:, column], left=left, color=_COLOURS[outcome], label=name)
+        left += shares[:, column]
+    panel.tick_params(labelsize=8)
+    panel.set_xlim(0, 100)
+
 
 _log = logging.getLogger(__name__)
 
@@ -95,15 +128,6 @@ def _scene(detector: Detector, knowledge: Knowledge, picture: Picture) -> Scene:
         tuple(d.label for d in found),
         tuple(d.score for d in found),
     )
-
-
-def read_depth(picture: Picture) -> np.ndarray:
-    """The depth of a picture in metres, from `depth/` beside `images/`."""
-    path = picture.path.parents[1] / "depth" / f"{picture.path.stem}.png"
-    millimetres = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
-    if millimetres is None or millimetres.dtype != np.uint16 or millimetres.ndim != 2:
-        raise DataError(f"{path} is no 16-bit PNG with the depth of {picture.path.name}")
-    return millimetres.astype(np.float32) * 1e-3
 
 
 def _sentence(result: dict[str, Any]) -> str:

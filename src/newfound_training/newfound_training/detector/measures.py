@@ -15,7 +15,7 @@ OUTCOMES = ("right", "unknown", "wrong", "missed")
 
 @dataclass(frozen=True)
 class Scene:
-    """What is in a picture, and what a detector said."""
+    """The objects of a picture, and the detections in it."""
 
     truth_boxes: np.ndarray  # [T, 4]
     truth_labels: tuple[str, ...]
@@ -25,13 +25,40 @@ class Scene:
 
     def matches(self) -> np.ndarray:
         """The detection of each object [T], -1 where none covers it; best overlap first."""
-        overlap = iou(self.truth_boxes.astype(np.float64), self.boxes.astype(np.float64))
         found = np.full(len(self.truth_labels), -1)
-        while overlap.size and overlap.max() >= MIN_IOU:
-            truth, detection = np.unravel_index(overlap.argmax(), overlap.shape)
-            found[truth] = detection
-            overlap[truth], overlap[:, detection] = -1, -1
+        for detection, truth in enumerate(match_boxes(self.boxes, self.truth_boxes)):
+            if truth >= 0:
+                found[truth] = detection
         return found
+
+
+def match_boxes(
+    boxes: np.ndarray, truth: np.ndarray, scores: Sequence[float] | None = None
+) -> np.ndarray:
+    """Match boxes [D, 4] to objects [T, 4] greedily, one to one, at an IoU of at least 0.5.
+
+    Returns the object of each box [D], -1 where it has none. With `scores` the most certain box
+    chooses first, as average precision wants it; without, the pair with the best overlap.
+    """
+    overlap = iou(boxes.astype(np.float64), truth.astype(np.float64))
+    found = np.full(len(boxes), -1)
+    by_score = None if scores is None else iter(np.argsort(-np.asarray(scores), kind="stable"))
+    while overlap.size and overlap.max() >= MIN_IOU:
+        if by_score is None:
+            box, best = np.unravel_index(overlap.argmax(), overlap.shape)
+        else:
+            box = next(by_score)
+            best = overlap[box].argmax()
+        if overlap[box, best] >= MIN_IOU:
+            found[box] = best
+            overlap[:, best] = -1
+        overlap[box] = -1
+    return found
+
+
+def covered(truth: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """Whether each object [T] is covered by any of the boxes, which may cover several."""
+    return iou(truth, boxes).max(1, initial=0) >= MIN_IOU
 
 
 def measure(scenes: Sequence[Scene], known: Sequence[str]) -> dict[str, Any]:
@@ -57,7 +84,7 @@ def measure(scenes: Sequence[Scene], known: Sequence[str]) -> dict[str, Any]:
 
 
 def class_outcomes(scenes: Sequence[Scene]) -> dict[str, dict[str, int]]:
-    """For each true class how often it was named right, unknown, something else, or missed."""
+    """Count, for each true class, objects named right, unknown, something else, or missed."""
     counts: dict[str, dict[str, int]] = {}
     for scene in scenes:
         for label, match in zip(scene.truth_labels, scene.matches(), strict=True):
@@ -75,7 +102,10 @@ def _outcome(truth: str, said: str | None) -> str:
 
 
 def average_precision(scenes: Sequence[Scene], label: str) -> float:
-    """Area below precision over recall of one class at IoU 0.5, over all points."""
+    """Area below precision over recall of one class at IoU 0.5, over all points.
+
+    torchmetrics would need pycocotools, a C extension, and interpolates at 101 points of recall.
+    """
     hits: list[tuple[float, bool]] = []
     objects = 0
     for scene in scenes:
@@ -83,7 +113,8 @@ def average_precision(scenes: Sequence[Scene], label: str) -> float:
         said = np.array([name == label for name in scene.labels], bool)
         objects += int(true.sum())
         scores = [s for s, mine in zip(scene.scores, said, strict=True) if mine]
-        hits += _hits(scene.truth_boxes[true], scene.boxes[said], scores)
+        matched = match_boxes(scene.boxes[said], scene.truth_boxes[true], scores)
+        hits += [(score, object_ >= 0) for score, object_ in zip(scores, matched, strict=True)]
     if not objects:
         return 0.0
     right = np.cumsum([hit for _, hit in sorted(hits, key=lambda h: -h[0])])
@@ -92,24 +123,8 @@ def average_precision(scenes: Sequence[Scene], label: str) -> float:
     return float((best * np.diff(right, prepend=0)).sum() / objects)
 
 
-def _hits(
-    truth: np.ndarray, boxes: np.ndarray, scores: Sequence[float]
-) -> list[tuple[float, bool]]:
-    """Whether each detection, most certain first, covers an object that none before it did."""
-    free = np.ones(len(truth), bool)
-    overlap = iou(boxes.astype(np.float64), truth.astype(np.float64))
-    found = []
-    for index in np.argsort(-np.asarray(scores), kind="stable"):
-        candidates = np.where(free, overlap[index], 0)
-        hit = bool(candidates.size and candidates.max() >= MIN_IOU)
-        if hit:
-            free[candidates.argmax()] = False
-        found.append((scores[index], hit))
-    return found
-
-
 def wilderness_impact(scenes: Sequence[Scene], known: Sequence[str]) -> float | None:
-    """By what share unknown objects lower the precision of known classes.
+    """Share by which unknown objects lower the precision of known classes.
 
     Precision among known objects over precision in the open world, minus one: detections of a
     known class that lie on unknown objects, over all others.

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from newfound_core.errors import ConfigError
-from newfound_core.storage import write_bytes
-from newfound_training.online.conditions import by_changes, changes_markdown, only_changed
+from newfound_core.storage import read_json, write_bytes
 from newfound_training.online.experiment import Experiment
 from newfound_training.online.figures import draw_changes, draw_streams, draw_sweep
 from newfound_training.online.options import (
@@ -16,20 +15,26 @@ from newfound_training.online.options import (
     parse_pair,
     refuse_other_dial_pairs,
 )
-from newfound_training.online.streams import Target
-from newfound_training.online.sweep import summary, sweep_streams
-from newfound_training.online.table import average_of, confusions, markdown, row_of
-from newfound_training.running.command import Command
-from newfound_training.running.confusion import draw_confusions
-from newfound_training.running.files import read_json
-from newfound_training.running.run import Run
+from newfound_training.online.streams import Target, sweep_streams
+from newfound_training.online.tables import (
+    average_of,
+    by_changes,
+    changes_markdown,
+    confusions,
+    markdown,
+    only_changed,
+    row_of,
+    sweep_summary,
+)
+from newfound_training.running.command import Command, Run
+from newfound_training.running.figures import draw_confusions
 
 _log = logging.getLogger(__name__)
 
 
 def run_evaluate_online(options: OnlineOptions, run: Run) -> dict[str, Any]:
     """The whole table, the sweep if one is asked for, and the figures."""
-    if run.team.processes > 1:
+    if run.process_group.world_size > 1:
         raise ConfigError(
             "evaluate-online runs in one process: train with torchrun … train-source, then give "
             "the model with --checkpoint"
@@ -59,7 +64,7 @@ def run_evaluate_online(options: OnlineOptions, run: Run) -> dict[str, Any]:
 
 
 def _require_every_class(pairs: list[tuple[str, str]], experiment: Experiment) -> None:
-    """In all domains of the pairs; the source of a checkpoint need not be in the data."""
+    """Require every class in all domains of the pairs; a checkpoint's source need not be there."""
     for images, place in ((experiment.source_images, 0), (experiment.images, 1)):
         named = {pair[place] for pair in pairs}
         images.require_every_class(sorted(named & set(images.domain_names)))
@@ -113,7 +118,7 @@ def _sweep(experiment: Experiment, options: OnlineOptions, run: Run) -> dict[str
         "pair": options.sweep_pair,
         "estimator": options.sweep_estimator,
         "orders": options.sweep_orders,
-        **summary(streams),
+        **sweep_summary(streams),
     }
 
 

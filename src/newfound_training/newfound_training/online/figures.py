@@ -7,11 +7,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from newfound_training.online.conditions import changed
-from newfound_training.online.measures import curve
 from newfound_training.online.options import OnlineOptions
-from newfound_training.online.streams import Target
-from newfound_training.online.sweep import Streams
+from newfound_training.online.streams import Streams, Target
+from newfound_training.online.tables import changed, curve
 from newfound_training.running.figures import pyplot, save_figure
 
 _COLOURS = {"batch": "tab:blue", "streaming": "tab:orange"}

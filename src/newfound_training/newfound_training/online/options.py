@@ -13,7 +13,7 @@ from newfound_training.running.options import CommonOptions, option
 
 @dataclass(frozen=True)
 class OnlineOptions(CommonOptions):
-    """Which models meet which streams, and how ONDA is set."""
+    """Models, streams, and options of ONDA."""
 
     pairs: tuple[str, ...] = option((), "source:target; all ordered pairs of domains if none")
     checkpoint: str = option("", "use this model for all pairs instead of training the sources")
@@ -52,7 +52,7 @@ class OnlineOptions(CommonOptions):
             OndaConfig(frames, self.momentum, settled_momentum=self.settled_momentum)
 
     def onda(self, estimator: Literal["batch", "streaming"]) -> OndaConfig:
-        """How ONDA is set in the table."""
+        """Options of ONDA in the table."""
         settled = self.settled_momentum if estimator == "streaming" else None
         return OndaConfig(
             self.frames_per_update, self.momentum, estimator, settled_momentum=settled

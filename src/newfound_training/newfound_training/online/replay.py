@@ -16,11 +16,9 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from newfound_core.onda import Onda, OndaConfig
-from newfound_core.onda.batch import BatchEstimator
-from newfound_core.onda.estimate import Estimate
-from newfound_core.onda.layers import NormalizationLayers, Statistics
-from newfound_core.onda.samples import sample_grid
-from newfound_core.onda.settling import Settling
+from newfound_core.onda.estimators import BatchEstimator, Estimate, sample_grid
+from newfound_core.onda.safeguards import Settling
+from newfound_core.onda.statistics import NormalizationLayers, Statistics
 
 Frames = Callable[[np.ndarray], Tensor]  # indices to prepared images on the model's device
 
@@ -77,7 +75,7 @@ class SecondPass:
         """Nothing to prepare."""
 
     def estimate(self, frames: Tensor, current: Statistics) -> Statistics:
-        """In a twin of the network."""
+        """Estimate in a twin of the network."""
         return self._estimator.estimate([frames], current).statistics
 
     def close(self) -> None:
@@ -124,7 +122,7 @@ class GridListener:
 def verify(
     model: nn.Module, frames: Frames, order: np.ndarray, config: OndaConfig
 ) -> dict[str, int]:
-    """How many frames the replay and `Onda`, frame by frame, predict alike."""
+    """Count the frames that the replay and `Onda`, frame by frame, predict alike."""
     fast = replay(model, frames, order, config)
     layers = NormalizationLayers(model)
     source = layers.read()

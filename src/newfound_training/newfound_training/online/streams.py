@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The experiments on one pair, each kept in a small file as soon as it is done.
+"""The streams of one pair of domains, each kept in a small file as soon as it is done.
 
-An interrupted run goes on with the first one that has no file.
+An interrupted run goes on with the first one that has no file. A sweep varies alpha or n_t, as in
+the thesis's figure.
 """
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from newfound_core.models import LoadedModel
 from newfound_core.onda import OndaConfig
+from newfound_core.storage import read_json, write_json
 from newfound_training.data import Pixels
+from newfound_training.online.options import OnlineOptions
 from newfound_training.online.replay import predict_with, re_estimate, replay, verify
-from newfound_training.running.files import read_json, write_json
-from newfound_training.source.task import to_device
+from newfound_training.source import to_device
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +55,7 @@ class Target:
         )
 
     def bounds(self) -> dict[str, np.ndarray]:
-        """Which images are recognised without adapting, and with the target's own statistics."""
+        """Images recognised without adapting, and with the target's own statistics."""
         predicted = {"source_only": self.source_only(), "re_estimated": self.re_estimated()}
         return {name: classes == self.labels for name, classes in predicted.items()}
 
@@ -89,11 +92,11 @@ class Target:
         return self._kept(name, compute, self.labels[order])
 
     def stream(self, config: OndaConfig, number: int) -> np.ndarray:
-        """Which frames of one order ONDA recognises, in the order of the stream."""
+        """Frames of one order that ONDA recognises, in the order of the stream."""
         return self.predictions(config, number) == self.labels[self.order(number)]
 
     def verification(self, config: OndaConfig, frames: int) -> dict[str, int]:
-        """How the fast replay compares with ONDA itself."""
+        """Comparison of the fast replay with ONDA itself."""
         path = self._path(f"verification-{config.estimator}")
         if not path.exists():
             write_json(
@@ -114,3 +117,25 @@ class Target:
             accuracy = 100 * (predicted == labels).mean()
             _log.info("%s > %s, %s: %.1f %%", self.source, self.target, name, accuracy)
         return np.array([int(c) for c in read_json(path)["predicted"].split()])
+
+
+Streams = dict[str, dict[float, list[np.ndarray]]]  # option, value, orders
+
+
+def sweep_streams(target: Target, options: OnlineOptions) -> Streams:
+    """Streams with one of the two options varied and the other at its value."""
+    base = options.onda(options.sweep_estimator)
+    varied: dict[str, tuple[Any, ...]] = {
+        "momentum": options.sweep_momentum,
+        "frames_per_update": options.sweep_frames,
+    }
+    return {
+        name: {
+            value: [
+                target.stream(replace(base, **{name: value}), number)
+                for number in range(options.sweep_orders)
+            ]
+            for value in values
+        }
+        for name, values in varied.items()
+    }

@@ -1,43 +1,164 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`evaluate_openworld`: methods over class orders and seeds, as a table and figures."""
+"""`evaluate_openworld`: methods over class orders and seeds, as a table and figures.
+
+Each run behind the table is kept in a small file as soon as it is done. An interrupted table goes
+on with the first run that has no file, and within that run with the last finished epoch.
+"""
 
 import logging
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from newfound_core.errors import ConfigError
-from newfound_core.storage import write_bytes
-from newfound_training.data import open_images
-from newfound_training.openworld.cells import Cell, Cells
-from newfound_training.openworld.figures import draw_steps, draw_trade_off
-from newfound_training.openworld.options import EvaluateOpenWorldOptions
-from newfound_training.openworld.settings import Setting, parse_row
-from newfound_training.openworld.table import (
+from newfound_core.frozen_features import split_frozen
+from newfound_core.storage import read_json, write_bytes, write_json
+from newfound_training.data import ImageSet, open_images
+from newfound_training.openworld.dataset import (
+    ImageGroups,
+    OpenWorldDataset,
+    Protocol,
+    build_network,
+    choice_classes,
+    load_dataset,
+    load_groups,
+    make_protocol,
+    reported_classes,
+)
+from newfound_training.openworld.incremental import Incremental
+from newfound_training.openworld.options import EvaluateOpenWorldOptions, Setting, parse_row
+from newfound_training.openworld.tables import (
     Runs,
     best_rows,
     differences,
+    draw_steps,
+    draw_trade_off,
     markdown,
     rejection_markdown,
     rejection_summary,
     summary,
 )
-from newfound_training.running.command import Command
-from newfound_training.running.data import require_same_images
-from newfound_training.running.run import Run
+from newfound_training.running.command import Command, Run, require_same_images
 
-BASELINE = "ncm"
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class TableRun:
+    """One run: a setting, an order of the classes, a seed."""
+
+    setting: Setting
+    order: int
+    seed: int
+
+    def path(self, folder: Path) -> Path:
+        """File of its result."""
+        name = f"order{self.order}-seed{self.seed}.json"
+        return folder / "runs" / self.setting.folder / name
+
+
+class TableRuns:
+    """Results of runs, computed when they are not there yet."""
+
+    def __init__(self, options: EvaluateOpenWorldOptions, run: Run) -> None:
+        self._options, self._run = options, run
+        self._loaded: tuple[ImageGroups, OpenWorldDataset, int] | None = None
+
+    def fill(self, wanted: Sequence[TableRun]) -> None:
+        """Compute what is missing; of several processes each does some of the runs."""
+        missing = [table_run for table_run in wanted if not table_run.path(self._run.out).exists()]
+        if missing:
+            with self._run.process_group.main_process_first():
+                self._data()
+        for table_run in self._run.process_group.shard(missing):
+            self.records(table_run)
+        self._run.process_group.barrier()
+
+    def records(self, table_run: TableRun) -> list[dict[str, Any]]:
+        """Measurements after each step."""
+        path = table_run.path(self._run.out)
+        if not path.exists():
+            records = self._compute(table_run, path.with_suffix(".state"))
+            write_json(path, {"row": table_run.setting.name, "steps": records})
+            shutil.rmtree(path.with_suffix(".state"), ignore_errors=True)
+            _report(table_run, records)
+        return read_json(path)["steps"]
+
+    def _data(self) -> tuple[ImageGroups, OpenWorldDataset, int]:
+        """Images, samples and the length of a feature; loaded once."""
+        if self._loaded is None:
+            groups = load_groups(self._options)
+            backbone = build_network(self._options, self._run.seed)
+            classes = chosen_classes(groups.pixels.images, self._options)
+            dataset = load_dataset(
+                self._options, groups, classes, self._run.device, backbone=backbone
+            )
+            self._loaded = groups, dataset, backbone.feature_dim
+        return self._loaded
+
+    def _compute(self, table_run: TableRun, folder: Path) -> list[dict[str, Any]]:
+        groups, dataset, feature_dim = self._data()
+        protocol = self._protocol(groups.pixels.images, table_run.order)
+        if self._options.weights == "random":
+            network = build_network(self._options, table_run.seed)
+            dataset = replace(dataset, network=split_frozen(network, 0)[1])
+        return (
+            Incremental(
+                dataset,
+                protocol.joint() if table_run.setting.joint else protocol,
+                table_run.setting,
+                self._options.memory_size,
+                table_run.seed,
+                folder,
+                self._run.device,
+                feature_dim,
+            )
+            .run()
+            .records
+        )
+
+    def _protocol(self, images: ImageSet, order: int) -> Protocol:
+        return make_protocol(
+            chosen_classes(images, self._options),
+            known=self._options.known_classes,
+            unknown=self._options.unknown_classes,
+            initial=self._options.initial_classes,
+            per_step=self._options.classes_per_step,
+            order=order,
+        )
+
+
+def chosen_classes(images: ImageSet, options: EvaluateOpenWorldOptions) -> list[str]:
+    """The classes of the protocol: those for choices, those for reporting, or all."""
+    if options.classes == "all":
+        return list(images.class_names)
+    pick = choice_classes if options.classes == "choice" else reported_classes
+    return pick(images.class_names, options.choice_classes)
+
+
+def _report(table_run: TableRun, records: list[dict[str, Any]]) -> None:
+    metrics = records[-1]["metrics"]
+    reached = metrics[metrics["chosen"]]["owr_harmonic"]
+    shown = "none" if reached is None else f"{100 * reached:.1f} %"
+    name, order, seed = table_run.setting.name, table_run.order, table_run.seed
+    _log.info("%s, order %d, seed %d: OWR-H %s after the last step", name, order, seed, shown)
+
+
+BASELINE = "ncm"
+
+
 def run_evaluate_openworld(options: EvaluateOpenWorldOptions, run: Run) -> dict[str, Any]:
-    """Every cell that is missing, shared out among the processes; then tables and figures."""
+    """Share missing runs out among the processes; then write tables and figures."""
     settings = parse_rows(options.rows)
     require_same_images(open_images(options.data, options.layout), run)
-    cells = Cells(options, run)
-    wanted = _all_cells(settings, options)
-    cells.fill(wanted)
-    if not run.team.leads:
+    table_runs = TableRuns(options, run)
+    wanted = _all_runs(settings, options)
+    table_runs.fill(wanted)
+    if not run.process_group.is_main_process:
         return {}
-    rows = _rows(wanted, cells)
+    rows = _rows(wanted, table_runs)
     summaries = {name: summary(runs) for name, runs in rows.items()}
     methods = {setting.name: setting.method for setting in settings}
     stepwise = {name: runs for name, runs in rows.items() if len(next(iter(runs.values()))) > 1}
@@ -73,20 +194,21 @@ def parse_rows(rows: tuple[str, ...]) -> list[Setting]:
     return settings
 
 
-def _all_cells(settings: list[Setting], options: EvaluateOpenWorldOptions) -> list[Cell]:
+def _all_runs(settings: list[Setting], options: EvaluateOpenWorldOptions) -> list[TableRun]:
     """Order by order, so that an interrupted table has something of every row."""
     return [
-        Cell(setting, order, options.seed + seed)
+        TableRun(setting, order, options.seed + seed)
         for seed in range(options.seeds)
         for order in range(options.orders)
         for setting in settings
     ]
 
 
-def _rows(wanted: list[Cell], cells: Cells) -> dict[str, Runs]:
+def _rows(wanted: list[TableRun], table_runs: TableRuns) -> dict[str, Runs]:
     rows: dict[str, dict[tuple[int, int], Any]] = {}
-    for cell in wanted:
-        rows.setdefault(cell.setting.name, {})[cell.order, cell.seed] = cells.records(cell)
+    for table_run in wanted:
+        of_row = rows.setdefault(table_run.setting.name, {})
+        of_row[table_run.order, table_run.seed] = table_runs.records(table_run)
     return dict(rows)
 
 

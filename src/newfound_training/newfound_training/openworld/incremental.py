@@ -16,18 +16,23 @@ from newfound_core.open_world.learner import LearnedStep, learn_step
 from newfound_core.open_world.memory import Memory, Sample
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.open_world.step_config import EpochState, Hooks, Progress
-from newfound_training.openworld.material import Material
-from newfound_training.openworld.measure import confusion, make_queries, measure, trade_off
-from newfound_training.openworld.protocol import Protocol
-from newfound_training.openworld.rejection import rejection_ablation, trained_on
-from newfound_training.openworld.settings import Setting
-from newfound_training.openworld.state import FinishedSteps, Names, StateFolder, names_of
-from newfound_training.running.distributed import Team, share_statistics
+from newfound_core.resume import FinishedSteps, Names, StateFolder, names_of
+from newfound_training.openworld.dataset import OpenWorldDataset, Protocol
+from newfound_training.openworld.measures import (
+    confusion,
+    make_queries,
+    measure,
+    rejection_ablation,
+    trade_off,
+    trained_on,
+)
+from newfound_training.openworld.options import Setting
+from newfound_training.running.distributed import DistributedGroup, synchronize_batchnorm
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run leaves behind."""
+    """Result of a run."""
 
     model: OpenWorldModel  # around the part of the network behind the frozen trunk
     memory: Memory
@@ -38,7 +43,7 @@ class Outcome:
 class Incremental:
     """A method, a protocol, a seed."""
 
-    material: Material
+    dataset: OpenWorldDataset
     protocol: Protocol
     setting: Setting
     memory_size: int
@@ -47,19 +52,19 @@ class Incremental:
     device: torch.device
     feature_dim: int
     on_epoch: Callable[[int, EpochState], None] = lambda step, state: None
-    team: Team = field(default_factory=Team)
+    process_group: DistributedGroup = field(default_factory=DistributedGroup)
 
     def run(self) -> Outcome:
-        """Goes on where an interrupted run stopped, and ends as it would have ended."""
+        """Go on where an interrupted run stopped, and end as it would have ended."""
         state = StateFolder(self.folder)
         outcome = self._restored(state.finished())
         for step in range(len(outcome.records), len(self.protocol.steps)):
-            new = self.material.samples(self.protocol.steps[step])
+            new = self.dataset.samples(self.protocol.steps[step])
             learned = self._learn(step, new, outcome, state)
             trained = trained_on(new, outcome.memory, learned.thresholds_from.samples)
             record = self._record(step, learned, trained)
             outcome = Outcome(learned.model, learned.memory, [*outcome.records, record])
-            if self.team.leads:
+            if self.process_group.is_main_process:
                 state.save_finished(_finished(outcome))
         return outcome
 
@@ -68,8 +73,8 @@ class Incremental:
     ) -> LearnedStep:
         title = f"step {step + 1} of {len(self.protocol.steps)}"
         resume = state.epoch(step)
-        self.team.wait()  # nobody overwrites the state while another still reads it
-        hidden = None if self.team.leads else True
+        self.process_group.barrier()  # all have read the state before it is replaced
+        hidden = None if self.process_group.is_main_process else True
         with tqdm(desc=title, disable=hidden, leave=False) as bar:
 
             def show(progress: Progress) -> None:
@@ -79,7 +84,7 @@ class Incremental:
                 bar.update(progress.done - bar.n)
 
             def keep(epoch: EpochState) -> None:
-                if self.team.leads:
+                if self.process_group.is_main_process:
                     state.save_epoch(step, epoch)
                 self.on_epoch(step, epoch)
 
@@ -87,19 +92,19 @@ class Incremental:
                 before.model,
                 new,
                 before.memory,
-                self.material.inputs,
+                self.dataset.inputs,
                 self.setting.step_config(step, self.seed),
                 hooks=Hooks(show, keep),
                 resume=resume,
-                sharing=self.team,
+                process_group=self.process_group,
             )
 
     def _record(
         self, step: int, learned: LearnedStep, trained: Sequence[Sample]
     ) -> dict[str, Any]:
-        model, inputs = learned.model, self.material.inputs
+        model, inputs = learned.model, self.dataset.inputs
         classes = [*model.labels, *self.protocol.unknown]
-        samples = [sample for label in classes for sample in self.material.test[label]]
+        samples = [sample for label in classes for sample in self.dataset.test[label]]
         test = make_queries(model, samples, inputs)
         record = {
             "new_classes": list(self.protocol.steps[step]),
@@ -117,8 +122,8 @@ class Incremental:
         return record
 
     def _restored(self, state: FinishedSteps | None) -> Outcome:
-        network = copy.deepcopy(self.material.network)
-        share_statistics(network, self.team)
+        network = copy.deepcopy(self.dataset.network)
+        synchronize_batchnorm(network, self.process_group, self.device)
         config = self.setting.memory_config(self.memory_size)
         if state is None:
             head = build_head(self.setting.method, self.feature_dim, **self.setting.head)
@@ -126,7 +131,7 @@ class Incremental:
             return Outcome(model.to(self.device), Memory(config), [])
         model = OpenWorldModel.from_options(network, state.options)
         model.load_tensors(state.tensors)
-        memory = Memory(config, restored_samples(state.memory, self.material))
+        memory = Memory(config, restored_samples(state.memory, self.dataset))
         return Outcome(model.to(self.device), memory, state.records)
 
 
@@ -140,11 +145,11 @@ def _finished(outcome: Outcome) -> FinishedSteps:
     )
 
 
-def restored_samples(names: Names, material: Material) -> dict[str, list[Sample]]:
+def restored_samples(names: Names, dataset: OpenWorldDataset) -> dict[str, list[Sample]]:
     """The samples of a memory that was kept as names."""
     samples = {}
     for label, entries in names.items():
-        by_name = {sample.source: sample for sample in material.training[label]}
+        by_name = {sample.source: sample for sample in dataset.training[label]}
         missing = [name for name, _ in entries if name not in by_name]
         if missing:
             raise CheckpointError(

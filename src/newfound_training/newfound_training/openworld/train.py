@@ -7,30 +7,26 @@ from typing import Any
 import cv2
 import numpy as np
 
-from newfound_core.models import save_model
+from newfound_core.frozen_features import split_frozen
+from newfound_core.models import save_model, write_model_card
 from newfound_core.open_world.memory import Memory, Sample
 from newfound_core.open_world.memory_store import save_memory
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.open_world.step_config import EpochState
 from newfound_core.preprocessing import default_preprocessing
-from newfound_training.openworld.figures import draw_steps, draw_trade_off
-from newfound_training.openworld.incremental import Incremental, Outcome
-from newfound_training.openworld.material import (
+from newfound_training.openworld.dataset import (
     ImageGroups,
     build_network,
-    cut,
+    load_dataset,
     load_groups,
-    load_material,
+    make_protocol,
 )
-from newfound_training.openworld.options import TrainOpenWorldOptions
-from newfound_training.openworld.protocol import make_protocol
-from newfound_training.openworld.settings import make_setting, parse_values
-from newfound_training.running.card import write_model_card
-from newfound_training.running.command import Command
-from newfound_training.running.confusion import draw_confusions
-from newfound_training.running.data import require_same_images
-from newfound_training.running.log import TrainingLog
-from newfound_training.running.run import Run
+from newfound_training.openworld.incremental import Incremental, Outcome
+from newfound_training.openworld.options import TrainOpenWorldOptions, make_setting, parse_values
+from newfound_training.openworld.tables import draw_steps, draw_trade_off
+from newfound_training.running.command import Command, Run, require_same_images
+from newfound_training.running.figures import draw_confusions
+from newfound_training.running.training import TrainingLog
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +38,7 @@ class Training:
         self.options, self.run = options, run
         given = {"precision": options.precision, **parse_values(options.set)}
         self.setting = make_setting(options.method, options.method, given)
-        with run.team.leader_first():
+        with run.process_group.main_process_first():
             self.groups = load_groups(options)
         require_same_images(self.groups.pixels.images, run)
         self.backbone = build_network(options, run.seed).to(run.device)
@@ -61,8 +57,8 @@ class Training:
         def log_epoch(step: int, state: EpochState) -> None:
             log.scalars(f"step{step + 1}", state.losses, state.epochs_done)
 
-        with self.run.team.leader_first():
-            material = load_material(
+        with self.run.process_group.main_process_first():
+            dataset = load_dataset(
                 self.options,
                 self.groups,
                 protocol.known,
@@ -71,7 +67,7 @@ class Training:
                 never_learned=protocol.unknown,
             )
         return Incremental(
-            material,
+            dataset,
             protocol.joint() if self.setting.joint else protocol,
             self.setting,
             self.options.memory_size,
@@ -80,12 +76,12 @@ class Training:
             self.run.device,
             self.backbone.feature_dim,
             log_epoch,
-            self.run.team,
+            self.run.process_group,
         )
 
     def save(self, outcome: Outcome) -> None:
         """The whole network, the frozen trunk included, with its memory as images."""
-        _, rest = cut(self.backbone, self.options.frozen_stages)
+        _, rest = split_frozen(self.backbone, self.options.frozen_stages)
         rest.load_state_dict(outcome.model.backbone.state_dict())
         model = OpenWorldModel(self.backbone, outcome.model.head, outcome.model.embedding).eval()
         memory = image_memory(outcome.memory, self.groups, self.options.memory_quality)
@@ -118,13 +114,13 @@ class Training:
 
 
 def run_train_openworld(options: TrainOpenWorldOptions, run: Run) -> dict[str, Any]:
-    """Learns step by step, and writes `<out>/checkpoint` with its memory."""
+    """Learn step by step, and write `<out>/checkpoint` with its memory."""
     training = Training(options, run)
     with TrainingLog(run, None) as log:  # what was finished is not repeated
         outcome = training.incremental(log).run()
         for number, record in enumerate(outcome.records):
             log.scalars("step", _numbers(chosen(record)), number + 1)
-    if run.team.leads:
+    if run.process_group.is_main_process:
         training.save(outcome)
         training.draw(outcome)
     return {
@@ -153,7 +149,7 @@ def _report(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def image_memory(memory: Memory, groups: ImageGroups, quality: int = 0) -> Memory:
-    """The memory with images instead of maps; as JPEG of a quality if that is not 0."""
+    """The memory with images instead of cached features; as JPEG of a quality if that is not 0."""
     indices = {
         (label, groups.name(index)): index
         for label, members in groups.training.items()

@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images by domain, where the domain may be a part of the folder's name, and balanced batches."""
+"""Images by domain, balanced batches of them, and how they enter a network."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Protocol, cast
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
+from newfound_core.augmentation import Augmentation
 from newfound_core.errors import ConfigError, DataError
+from newfound_core.frozen_features import FrozenStages, cached_features
+from newfound_core.preprocessing import Preprocessing
 from newfound_training.data import ImageSet, Pixels
-from newfound_training.data.batches import Shuffled
-from newfound_training.data.splits import split
-from newfound_training.places.options import DomainPart
+from newfound_training.data.sampling import Shuffled, split
+from newfound_training.places.options import DomainPart, PlacesOptions
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,7 @@ class Sources:
     def split(
         cls, images: PlaceImages, names: Sequence[str], share: float, seed: int
     ) -> "Sources":
-        """Holds out the same share of every place in every domain."""
+        """Hold out the same share of every place in every domain."""
         training, validation = [], []
         for name in names:
             members = images.of(name)
@@ -119,7 +125,7 @@ class Sources:
 
     @property
     def count(self) -> int:
-        """How many images are trained on."""
+        """Number of images to train on."""
         return sum(map(len, self.training))
 
 
@@ -147,3 +153,66 @@ class BalancedBatches:
 
 def _seed(seed: int, domain: int) -> int:
     return int(np.random.SeedSequence([seed, 5, domain]).generate_state(1)[0])
+
+
+class Inputs(Protocol):
+    """The input of every image, for training and for testing."""
+
+    def varied(self, index: int, generator: np.random.Generator) -> Tensor:
+        """A random variant of one image."""
+
+    def plain(self, indices: Sequence[int] | np.ndarray) -> Tensor:
+        """A batch of images as they are."""
+
+
+class ImageInputs:
+    """Preprocessed images; the network computes everything else."""
+
+    def __init__(
+        self, pixels: Pixels, preprocessing: Preprocessing, options: PlacesOptions
+    ) -> None:
+        low, high = options.crop_area
+        jitter = options.colour_jitter
+        self.pixels, self.preprocessing = pixels, preprocessing
+        self.augmentation = Augmentation(
+            (low, high), brightness=jitter, contrast=jitter, saturation=jitter
+        )
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def varied(self, index: int, generator: np.random.Generator) -> Tensor:
+        """A random crop, mirrored and recoloured, [3, H, W]."""
+        return self.augmentation(self.pixels[index], self.preprocessing, generator)
+
+    def plain(self, indices: Sequence[int] | np.ndarray) -> Tensor:
+        """[N, 3, H, W]."""
+        images = self.preprocessing.batch([self.pixels[i] for i in indices])
+        return images.contiguous(memory_format=torch.channels_last)
+
+
+class FrozenInputs:
+    """Cached features of all images behind the frozen stages: plain, and in random variants."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self._rows = rows  # [N, 1 + variants, values]; the plain image comes first
+
+    @classmethod
+    def of(
+        cls, frozen: nn.Module, images: ImageInputs, variants: int, folder: Path
+    ) -> "FrozenInputs":
+        """Compute all features, or read them from the folder that an interrupted run left."""
+        device = next(frozen.parameters()).device
+        stages = FrozenStages(frozen, images.preprocessing, device, images.augmentation)
+        fingerprints = [source.fingerprint() for source in images.pixels.images.sources]
+        pixels = cast(Sequence[np.ndarray], images.pixels)
+        return cls(cached_features(stages, {"": (fingerprints, pixels)}, variants, folder)[""])
+
+    def varied(self, index: int, generator: np.random.Generator) -> Tensor:
+        """Return the row of one of the variants of an image."""
+        variant = generator.integers(1, self._rows.shape[1])
+        return torch.from_numpy(self._rows[index, variant].astype(np.float32))
+
+    def plain(self, indices: Sequence[int] | np.ndarray) -> Tensor:
+        """Return the rows of images as they are, [N, values]."""
+        return torch.from_numpy(self._rows[indices, 0].astype(np.float32))

@@ -1,7 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training a place classifier on its source domains, and asking it about others."""
+"""Training a place classifier on its source domains, and choosing how WBN* is softened.
 
+Outside of its sources the domain branch is overconfident. Each source is left out of a training
+once; the softening under which the left-out sources are recognised best is taken. The target is
+never looked at. With two sources a training would be left with one, whose weight is always one,
+so there is nothing to choose from and the options' own values hold.
+"""
+
+import logging
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import product, starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,18 +19,23 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from newfound_core.places import PlaceClassifier
+from newfound_core.places import PlaceClassifier, WbnClassifier
 from newfound_core.preprocessing import Preprocessing, default_preprocessing
-from newfound_training.data.batches import image_generator, share_of
-from newfound_training.places.data import BalancedBatches, PlaceImages, Sources
-from newfound_training.places.frozen import FrozenPart, Shape, Shortened, remember
-from newfound_training.places.inputs import ImageInputs, Inputs
-from newfound_training.places.models import build_place_model, pretrained
+from newfound_core.storage import read_json, write_json
+from newfound_training.places.data import (
+    BalancedBatches,
+    FrozenInputs,
+    ImageInputs,
+    Inputs,
+    PlaceImages,
+    Sources,
+)
+from newfound_training.places.models import FrozenPart, Shape, Shortened, build_place_model
 from newfound_training.places.options import PlacesOptions
-from newfound_training.running.run import Run
-from newfound_training.running.training import Task
+from newfound_training.running.command import Run
+from newfound_training.running.training import Task, pretrained_backbone, step_samples, train
 
-ROWS_NAME = "frozen.npy"
+FEATURES_NAME = "frozen_features"
 
 
 class Batch(NamedTuple):
@@ -42,26 +57,26 @@ class PlaceData:
         plain = ImageInputs(images.pixels, self.preprocessing, options)
         self.inputs: Inputs = plain
         self._shapes: tuple[Shape, Shape] | None = None
-        self._rows: Path | None = None
+        self._features: Path | None = None
         if options.remembered_variants:
-            frozen = FrozenPart(pretrained(options), options.frozen_stages)
+            frozen = FrozenPart(pretrained_backbone(options), options.frozen_stages)
             self._shapes = frozen.shapes(options.image_size)
-            self._rows = run.out / ROWS_NAME
-            with run.team.leader_first():
-                self.inputs = remember(
-                    frozen, plain, options.remembered_variants, self._rows, run.device
+            self._features = run.out / FEATURES_NAME
+            with run.process_group.main_process_first():
+                self.inputs = FrozenInputs.of(
+                    frozen.to(run.device), plain, options.remembered_variants, self._features
                 )
 
     def fit(self, model: PlaceClassifier, frozen: int) -> Callable[[], PlaceClassifier]:
-        """Lets a model take these inputs; call the result to have it take images again."""
+        """Let a model take these inputs; call the result to have it take images again."""
         if self._shapes is None:
             return lambda: model
         return Shortened(model, frozen, self._shapes).whole
 
     def discard(self) -> None:
-        """Removes what only an interrupted run would need."""
-        if self._rows is not None:
-            self._rows.unlink(missing_ok=True)
+        """Remove what only an interrupted run would need."""
+        if self._features is not None:
+            shutil.rmtree(self._features, ignore_errors=True)
 
 
 class PlaceTask(Task):
@@ -82,12 +97,11 @@ class PlaceTask(Task):
 
     def batch(self, step: int) -> Batch:
         """Random variants of this process's share of the step's images."""
-        places = np.arange(self._order.batch_size)
-        places = share_of(places, self._run.team.rank, self._run.team.processes)
-        chosen, domains = (values[places] for values in self._order(step))
+        positions, generators = step_samples(self._run, step, self._order.batch_size)
+        chosen, domains = (values[positions] for values in self._order(step))
         inputs = [
-            self.data.inputs.varied(int(index), image_generator(self._run.seed, step, int(place)))
-            for index, place in zip(chosen, places, strict=True)
+            self.data.inputs.varied(int(index), generator)
+            for index, generator in zip(chosen, generators, strict=True)
         ]
         labels = self.data.images.labels[chosen]
         return Batch(torch.stack(inputs), torch.from_numpy(labels), torch.from_numpy(domains))
@@ -108,7 +122,7 @@ class PlaceTask(Task):
         return [{"params": p, "lr": rates[name]} for name, p in groups.items() if p]
 
     def evaluate(self) -> dict[str, float]:
-        """On the held-out images of the sources: are places recognised, and domains?"""
+        """Accuracy of places, and of domains, on the held-out images of the sources."""
         held_out = self.sources.validation
         if not len(held_out):
             return {}
@@ -126,7 +140,7 @@ class PlaceTask(Task):
         return float((predicted == self.data.images.labels[indices]).mean())
 
     def predict(self, indices: np.ndarray, batch_size: int = 100) -> "Predictions":
-        """What the model, in evaluation mode, says of images."""
+        """Predict images with the model in evaluation mode."""
         self.model.eval()
         parts = []
         for start in range(0, len(indices), batch_size):
@@ -136,7 +150,78 @@ class PlaceTask(Task):
 
 
 class Predictions(NamedTuple):
-    """What a model says of N images."""
+    """Predictions for N images."""
 
     probabilities: np.ndarray  # [N, places]
     domain_weights: np.ndarray  # [N, domains]; no columns without domains
+
+
+_log = logging.getLogger(__name__)
+
+
+class Softening(NamedTuple):
+    """w = (1 - smoothing) softmax(logits / temperature) + smoothing / k, at test time."""
+
+    smoothing: float = 0.0
+    temperature: float = 1.0
+
+
+AS_PRINTED = Softening()
+# From sharp to soft: among equally good ones the first is taken.
+CANDIDATES = tuple(starmap(Softening, product((0.0, 0.25, 0.5, 0.75), (1.0, 3.0, 10.0))))
+EQUAL = Softening(1.0)  # measured beside them, never chosen: the branch would have no say
+
+
+def soften(model: WbnClassifier, softening: Softening) -> None:
+    """Set how a model softens its domain weights at test time."""
+    model.config = replace(
+        model.config,
+        assignment_smoothing=softening.smoothing,
+        assignment_temperature=softening.temperature,
+    )
+
+
+def choose_softening(
+    data: PlaceData, sources: Sources, options: PlacesOptions, run: Run
+) -> tuple[Softening, list[dict[str, Any]]]:
+    """The best candidate, and how good each of them was on the sources held out."""
+    given = Softening(options.assignment_smoothing, options.assignment_temperature)
+    if options.softening == "given":
+        return given, []
+    if len(sources.names) < 3:
+        _log.info("too few sources to hold one out: smoothing %g, temperature %g", *given)
+        return given, []
+    found = [
+        _held_out(data, sources, number, options, run) for number in range(len(sources.names))
+    ]
+    means = np.mean(found, 0)
+    best = CANDIDATES[int(means[: len(CANDIDATES)].argmax())]
+    _log.info("softening chosen on sources: smoothing %g, temperature %g", *best)
+    listed = [
+        {**candidate._asdict(), "accuracy": float(mean)}
+        for candidate, mean in zip((*CANDIDATES, EQUAL), means, strict=True)
+    ]
+    return best, listed
+
+
+def _held_out(
+    data: PlaceData, sources: Sources, number: int, options: PlacesOptions, run: Run
+) -> list[float]:
+    """Accuracy of every candidate, and of equal weights, on a source left out of training."""
+    name = sources.names[number]
+    run = run.inside(f"held_out/{name}")
+    path = run.out / "accuracy.json"
+    if not path.exists():
+        _log.info("training without %s", name)
+        task = PlaceTask(data, sources.without(number), options, run)
+        train(task, options, run)
+        unseen = data.images.of(name)
+        found = [_accuracy(task, c, unseen) for c in (*CANDIDATES, EQUAL)]
+        write_json(path, {"accuracy": found})
+    return read_json(path)["accuracy"]
+
+
+def _accuracy(task: PlaceTask, softening: Softening, indices: np.ndarray) -> float:
+    assert isinstance(task.model, WbnClassifier)
+    soften(task.model, softening)
+    return task.accuracy(indices)

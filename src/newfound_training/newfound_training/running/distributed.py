@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several processes, started by `torchrun`, that train one network together.
+"""Data-parallel training under `torchrun`, with the result of one process.
 
 Every process works on its share of each batch. Gradients are summed over processes, and the
 statistics of batch normalisation are those of the whole batch, so that the result is that of one
@@ -15,62 +15,60 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.nn.functional import all_reduce  # differentiable
 
 from newfound_core.errors import ConfigError
-from newfound_core.open_world.sharing import Sharing
+from newfound_core.normalization import DomainBatchNorm
+from newfound_core.optimization import ProcessGroup
 
-# One process may decode images, or work on its last cell of a table, for hours while the others
+# One process may decode images, or work on its last run of a table, for hours while the others
 # wait; should it die, torchrun ends them.
-PATIENCE = timedelta(days=1)
+TIMEOUT = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class Team(Sharing):
-    """The processes that work together, and which of them this is."""
+class DistributedGroup(ProcessGroup):
+    """The default process group of torch.distributed, or a single process."""
 
     rank: int = 0
-    processes: int = 1
+    world_size: int = 1
 
-    @property
-    def leads(self) -> bool:
-        """Whether this process writes files and shows progress."""
-        return self.rank == 0
-
-    def wait(self) -> None:
-        """Until all processes are here."""
-        if self.processes > 1:
+    def barrier(self) -> None:
+        """Wait until all processes are here."""
+        if self.world_size > 1:
             distributed.barrier()
 
-    def values_of_all(self, value: int, device: torch.device) -> list[int]:
-        """What each process has, by rank, known to all of them."""
-        values = torch.zeros(self.processes, dtype=torch.int64, device=device)
+    def all_gather(self, value: int, device: torch.device) -> list[int]:
+        """Return the value of each process, by rank, in all of them."""
+        values = torch.zeros(self.world_size, dtype=torch.int64, device=device)
         values[self.rank] = value
-        if self.processes > 1:
+        if self.world_size > 1:
             distributed.all_reduce(values)
         return values.tolist()
 
     @contextmanager
-    def leader_first(self) -> Iterator[None]:
-        """For a block that fills a cache: one process computes, then the others read."""
-        if not self.leads:
-            self.wait()
+    def main_process_first(self) -> Iterator[None]:
+        """Let the main process run a block that fills a cache before the others read it."""
+        if not self.is_main_process:
+            self.barrier()
         yield
-        if self.leads:
-            self.wait()
+        if self.is_main_process:
+            self.barrier()
 
-    def mine(self, tasks: Sequence[Any]) -> Sequence[Any]:
-        """This process's share of tasks that one process does alone."""
-        return tasks[self.rank :: self.processes]
+    def shard(self, tasks: Sequence[Any]) -> Sequence[Any]:
+        """Return this process's share of tasks that one process does alone."""
+        return tasks[self.rank :: self.world_size]
 
     def apply(self, network: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
-        """What a network makes of a batch: each process of its share, then all have it all.
+        """Return the network's output for a whole batch, of which each process computes a share.
 
         Where all processes compute the same loss from it, `backward` followed by
-        `sum_gradients` gives the gradients of that loss.
+        `sum_gradients` gives the gradients of that loss. (The differentiable all_gather of torch
+        wants shares of equal size, and would sum the gradients of equal losses.)
         """
-        if self.processes == 1:
+        if self.world_size == 1:
             return network(batch)
-        first, last = (len(batch) * (self.rank + i) // self.processes for i in range(2))
+        first, last = (len(batch) * (self.rank + i) // self.world_size for i in range(2))
         rows = network(batch[first:last])
         whole = rows.new_zeros(len(batch), *rows.shape[1:])
         whole[first:last] = rows.detach()
@@ -79,8 +77,8 @@ class Team(Sharing):
         return whole
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Adds the gradients of all processes; call it after `backward`."""
-        if self.processes == 1:
+        """Add the gradients of all processes; call it after `backward`."""
+        if self.world_size == 1:
             return
         gradients = [p.grad for p in parameters if p.grad is not None]
         flat = torch.cat([g.reshape(-1) for g in gradients])
@@ -90,33 +88,33 @@ class Team(Sharing):
         ):
             gradient.copy_(part.view_as(gradient))
 
-    def mean(self, values: dict[str, Tensor]) -> dict[str, float]:
-        """The sum over processes of shares of a mean, as numbers."""
-        if not values:
+    def sum_terms(self, terms: dict[str, Tensor]) -> dict[str, float]:
+        """Add scalar terms of all processes, as numbers."""
+        if not terms:
             return {}
-        stacked = torch.stack([v.detach().float() for v in values.values()])
-        if self.processes > 1:
+        stacked = torch.stack([v.detach().float() for v in terms.values()])
+        if self.world_size > 1:
             distributed.all_reduce(stacked)
-        return dict(zip(values, stacked.tolist(), strict=True))
+        return dict(zip(terms, stacked.tolist(), strict=True))
 
 
 @contextmanager
-def joined_team(device: torch.device) -> Iterator[Team]:
-    """The team that `torchrun` describes in the environment, or a team of one."""
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    if processes == 1:
-        yield Team()
+def init_process_group(device: torch.device) -> Iterator[DistributedGroup]:
+    """Join the process group that `torchrun` describes in the environment, or stay alone."""
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    if world_size == 1:
+        yield DistributedGroup()
         return
     backend = "nccl" if device.type == "cuda" else "gloo"
-    distributed.init_process_group(backend, timeout=PATIENCE)
+    distributed.init_process_group(backend, timeout=TIMEOUT)
     try:
-        yield Team(distributed.get_rank(), processes)
+        yield DistributedGroup(distributed.get_rank(), world_size)
     finally:
         distributed.destroy_process_group()
 
 
 def local_device(device: str) -> str:
-    """`cuda` becomes the GPU of this process; anything else stays."""
+    """Return the GPU of this process for `cuda`; anything else stays."""
     local = os.environ.get("LOCAL_RANK")
     if local is None or device == "cpu":
         return device
@@ -125,29 +123,28 @@ def local_device(device: str) -> str:
     return f"cuda:{local}"
 
 
-def share_statistics(model: nn.Module, team: Team) -> None:
-    """Lets batch normalisation in training see the batches of all processes."""
-    if team.processes == 1:
+def synchronize_batchnorm(model: nn.Module, group: DistributedGroup, device: torch.device) -> None:
+    """Let batch normalisation in training use the statistics of all processes' images."""
+    if group.world_size == 1:
         return
-    from newfound_core.normalization import DomainBatchNorm
-
     for module in model.modules():
         if isinstance(module, DomainBatchNorm):
-            module.total = _sum_over_processes
+            module.total = all_reduce
+    if device.type == "cuda":
+        nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        return
+    for module in model.modules():
         for name, child in list(module.named_children()):
             if isinstance(child, nn.BatchNorm1d | nn.BatchNorm2d):
-                setattr(module, name, SharedBatchNorm.like(child))
+                setattr(module, name, CpuSyncBatchNorm.like(child))
 
 
-class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
-    """Batch normalisation by the statistics of all processes' images, on any device.
-
-    (`nn.SyncBatchNorm` does the same, but only on GPUs.)
-    """
+class CpuSyncBatchNorm(nn.modules.batchnorm._BatchNorm):
+    """`nn.SyncBatchNorm` for the CPU, whose tensors that layer refuses."""
 
     @classmethod
-    def like(cls, layer: nn.BatchNorm1d | nn.BatchNorm2d) -> "SharedBatchNorm":
-        """A layer with the parameters and statistics of another, under the same names."""
+    def like(cls, layer: nn.BatchNorm1d | nn.BatchNorm2d) -> "CpuSyncBatchNorm":
+        """Make a layer with the parameters and statistics of another, under the same names."""
         new = cls(layer.num_features, layer.eps, layer.momentum, layer.affine)
         new.weight, new.bias = layer.weight, layer.bias
         new.running_mean, new.running_var = layer.running_mean, layer.running_var
@@ -165,11 +162,11 @@ class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
         shape = [1, -1] + [1] * (x.dim() - 2)
         values = x.to(torch.promote_types(x.dtype, torch.float32))
         own = values.new_tensor([x.numel() // x.shape[1]])  # not the same in every process
-        total = _sum_over_processes(torch.cat([values.sum(dims), own]))
+        total = all_reduce(torch.cat([values.sum(dims), own]))
         n = total[-1].detach()
         mean = total[:-1] / n
         centred = values - mean.view(shape)
-        variance = _sum_over_processes(centred.square().sum(dims)) / n
+        variance = all_reduce(centred.square().sum(dims)) / n
         self._follow(mean, variance, n)
         y = centred * torch.rsqrt(variance + self.eps).view(shape)
         if self.affine:
@@ -185,23 +182,3 @@ class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
         momentum = 0.1 if self.momentum is None else self.momentum
         self.running_mean.lerp_(mean, momentum)
         self.running_var.lerp_(variance * n / (n - 1).clamp_min(1), momentum)
-
-
-class _SumOverProcesses(torch.autograd.Function):
-    """The sum of a tensor over processes; so is its gradient."""
-
-    @staticmethod
-    def forward(ctx: object, tensor: Tensor) -> Tensor:
-        total = tensor.clone()
-        distributed.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: object, gradient: Tensor) -> Tensor:
-        total = gradient.clone()
-        distributed.all_reduce(total)
-        return total
-
-
-def _sum_over_processes(tensor: Tensor) -> Tensor:
-    return _SumOverProcesses.apply(tensor)

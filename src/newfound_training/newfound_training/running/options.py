@@ -8,6 +8,7 @@ Where a value comes from, the later ones winning:
 
 import argparse
 import dataclasses
+import re
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -18,7 +19,23 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import yaml
 
 from newfound_core.errors import ConfigError
-from newfound_training.running.values import read_values
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML follows YAML 1.1, to which 1e-3 is a text: only 1.0e-3 is a number there."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
+)
+
+
+def read_values(text: str) -> Any:
+    """Parse a YAML text into plain values; a yaml.YAMLError if it is not YAML."""
+    return yaml.load(text, Loader=_Loader)  # a SafeLoader: nothing is constructed
+
 
 T = TypeVar("T")
 
@@ -162,7 +179,7 @@ def as_values(options: Any) -> dict[str, Any]:
 
 
 def _argument(hint: Any) -> dict[str, Any]:
-    """What argparse must know about a field of a type."""
+    """Keyword arguments of argparse for a field of a type."""
     hint = _without_none(hint)
     if hint is bool:
         return {"action": argparse.BooleanOptionalAction}

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training loop: any method, resumable after any moment, alone or in a team of processes."""
+"""The training loop: any method, resumable at any step, in one process or several."""
 
 import logging
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal
+from types import TracebackType
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -15,28 +17,83 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from tqdm import tqdm
 
+from newfound_core.backbones import Backbone, build_backbone
 from newfound_core.errors import ConfigError, TrainingError
-from newfound_core.precision import autocast
-from newfound_training.running.distributed import share_statistics
-from newfound_training.running.log import TrainingLog
+from newfound_core.frozen_features import frozen_parts
+from newfound_core.optimization import autocast, backward
+from newfound_core.resume import STATE_NAME, load_training, save_training
+from newfound_training.data.sampling import image_generator, share_of
+from newfound_training.running.command import Run
+from newfound_training.running.distributed import synchronize_batchnorm
 from newfound_training.running.options import RunOptions, option
-from newfound_training.running.run import Run
-from newfound_training.running.schedule import learning_rate_factor
-from newfound_training.running.state import STATE_NAME, load_state, save_state
+
+Schedule = Literal["constant", "step", "cosine"]
+
+
+def learning_rate_factor(
+    schedule: Schedule, step: int, steps: int, *, warmup: int = 0, drop_at: float = 0.9
+) -> float:
+    """Factor of the learning rates in a step.
+
+    "step" divides by ten after the share `drop_at` of the steps, as the thesis does. "cosine"
+    falls to zero along half a wave. Before, both rise linearly over `warmup` steps.
+    """
+    if step < warmup:
+        return (step + 1) / (warmup + 1)
+    if schedule == "step":
+        return 0.1 if step >= drop_at * steps else 1.0
+    if schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
+    return 1.0
+
+
+class TrainingLog:
+    """TensorBoard scalars; what an interrupted run logged from `first_step` on is discarded.
+
+    With None everything is kept.
+    """
+
+    def __init__(self, run: Run, first_step: int | None) -> None:
+        self._writer = None
+        if run.process_group.is_main_process:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # its own dependencies warn about each other
+                from torch.utils.tensorboard import SummaryWriter
+            folder = str(run.out / "tensorboard")
+            self._writer = SummaryWriter(folder, purge_step=first_step)
+
+    def scalars(self, group: str, values: Mapping[str, float], step: int) -> None:
+        """Add one value to the curve of each name."""
+        if self._writer is not None:
+            for name, value in values.items():
+                self._writer.add_scalar(f"{group}/{name}", value, step)
+
+    def __enter__(self) -> "TrainingLog":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class TrainingOptions(RunOptions):
-    """How long and how fast a network is trained; every training command has these."""
+    """Length and speed of a training; every training command has these."""
 
     iterations: int = option(200, "number of steps")
     batch_size: int = option(32, "images per step, over all processes together")
     lr: float = option(0.01, "learning rate of pretrained layers")
     new_lr: float = option(0.1, "learning rate of layers that start from random values")
     momentum: float = option(0.9, "of stochastic gradient descent")
-    weight_decay: float = option(5e-4, "pulls weights towards nil")
+    weight_decay: float = option(5e-4, "pulls weights towards zero")
     schedule: Literal["constant", "step", "cosine"] = option("cosine", "of the learning rate")
     drop_at: float = option(0.9, "with --schedule step: share of the steps before the drop")
     warmup: int = option(0, "steps over which the learning rate rises")
@@ -76,10 +133,10 @@ class Task(ABC):
 
     @abstractmethod
     def evaluate(self) -> dict[str, float]:
-        """How good the model is on held-out images."""
+        """Metrics on held-out images."""
 
     def parameter_groups(self, lr: float, new_lr: float) -> list[dict[str, Any]]:
-        """What the optimiser trains: the backbone at `lr`, the rest at `new_lr`."""
+        """Parameter groups of the optimiser: the backbone at `lr`, the rest at `new_lr`."""
         old: list[nn.Parameter] = []
         new: list[nn.Parameter] = []
         for name, parameter in self.model.named_parameters():
@@ -89,10 +146,48 @@ class Task(ABC):
         return [group for group in groups if group["params"]]
 
 
+class BackboneOptions(Protocol):
+    """Options that name a network and how much of it stays as pretrained."""
+
+    @property
+    def backbone(self) -> str:
+        """Name of the network."""
+
+    @property
+    def weights(self) -> str:
+        """`imagenet`, a file, or `random`."""
+
+    @property
+    def stages(self) -> int:
+        """Number of stages kept; 0 is all."""
+
+    @property
+    def frozen_stages(self) -> int:
+        """Stem and stages whose weights stay."""
+
+
+def pretrained_backbone(options: BackboneOptions) -> Backbone:
+    """Build the network that options name; the weights of its first stages will not change."""
+    weights = None if options.weights == "random" else options.weights
+    backbone = build_backbone(options.backbone, weights, options.stages or None)
+    for part in frozen_parts(backbone, options.frozen_stages):
+        part.requires_grad_(False)
+    return backbone
+
+
+def step_samples(
+    run: Run, step: int, batch_size: int
+) -> tuple[np.ndarray, list[np.random.Generator]]:
+    """Return this process's positions in the batch of a step, and the randomness of each."""
+    group = run.process_group
+    positions = share_of(np.arange(batch_size), group.rank, group.world_size)
+    return positions, [image_generator(run.seed, step, int(place)) for place in positions]
+
+
 def train(task: Task, options: TrainingOptions, run: Run) -> dict[str, float]:
-    """Trains until the last step, from a saved state if there is one, and evaluates."""
+    """Train until the last step, from a saved state if there is one, and evaluate."""
     torch.backends.cudnn.deterministic = True  # the same steps must give the same weights
-    share_statistics(task.model, run.team)
+    synchronize_batchnorm(task.model, run.process_group, run.device)
     optimizer = SGD(
         task.parameter_groups(options.lr, options.new_lr),
         momentum=options.momentum,
@@ -112,7 +207,7 @@ def train(task: Task, options: TrainingOptions, run: Run) -> dict[str, float]:
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
             terms = _step(task, batch, optimizer, step=step, options=options, run=run)
-            losses = run.team.mean(terms)
+            losses = run.process_group.sum_terms(terms)
             _require_finite_loss(losses, step)
             log.scalars("train", losses | {"lr": rates[0] * factor}, step)
             if (step + 1) % options.save_every == 0 or step + 1 == options.iterations:
@@ -134,13 +229,11 @@ def _step(
     run: Run,
 ) -> dict[str, Tensor]:
     """One update; the terms of the loss, as this process's part of their mean."""
-    torch.manual_seed(step_seed(run.seed, step, run.team.rank))
+    torch.manual_seed(step_seed(run.seed, step, run.process_group.rank))
     with autocast(options.precision, run.device):
-        terms = {k: v / run.team.processes for k, v in task.loss(batch).items()}
+        terms = {k: v / run.process_group.world_size for k, v in task.loss(batch).items()}
         total = torch.stack(list(terms.values())).sum()
-    optimizer.zero_grad(set_to_none=True)
-    total.backward()
-    run.team.sum_gradients(p for g in optimizer.param_groups for p in g["params"])
+    backward(total, optimizer, run.process_group)
     optimizer.step()
     return {k: v.detach() for k, v in terms.items()}
 
@@ -177,7 +270,7 @@ def _batches(task: Task, first: int, last: int, run: Run) -> Iterator[tuple[int,
     with ThreadPoolExecutor(1) as pool:
         task.model.train()
         pending = pool.submit(task.batch, first)
-        hidden = None if run.team.leads else True
+        hidden = None if run.process_group.is_main_process else True
         for step in tqdm(range(first, last), "training", last, initial=first, disable=hidden):
             batch = pending.result()
             if step + 1 < last:
@@ -187,19 +280,19 @@ def _batches(task: Task, first: int, last: int, run: Run) -> Iterator[tuple[int,
 
 def _resume(task: Task, optimizer: Optimizer, run: Run) -> int:
     path = run.out / STATE_NAME
-    done = load_state(path, task.model, optimizer) if path.exists() else 0
-    # Also a meeting point: nobody overwrites the file while another still reads it.
-    found = run.team.values_of_all(done, run.device)
+    done = load_training(path, task.model, optimizer) if path.exists() else 0
+    # Also a barrier: the main process must not overwrite the file while another still reads it.
+    found = run.process_group.all_gather(done, run.device)
     if len(set(found)) > 1:
         raise ConfigError(
             f"the processes found saved states after {', '.join(map(str, found))} steps, by rank: "
             f"{run.out} must be one folder that all machines share"
         )
-    if done and run.team.leads:
+    if done and run.process_group.is_main_process:
         _log.info("resuming after step %d", done)
     return done
 
 
 def _save(task: Task, optimizer: Optimizer, done: int, run: Run) -> None:
-    if run.team.leads:
-        save_state(run.out / STATE_NAME, done, task.model, optimizer)
+    if run.process_group.is_main_process:
+        save_training(run.out / STATE_NAME, done, task.model, optimizer)

@@ -31,7 +31,7 @@ def test_pixels_are_those_of_the_decoded_images(tree):
 def test_a_second_call_decodes_nothing(tree, monkeypatch):
     images = open_images(tree)
     first = load_pixels(images, 24)
-    monkeypatch.setattr("newfound_training.data.files.ImageFile.read", None)
+    monkeypatch.setattr("newfound_training.data.images.ImageFile.read", None)
     second = load_pixels(images, 24)
     assert isinstance(second.array, np.memmap)
     np.testing.assert_array_equal(first.array, second.array)

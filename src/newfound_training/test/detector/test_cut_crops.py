@@ -6,9 +6,9 @@ import cv2
 import numpy as np
 import pytest
 
+from newfound_core.storage import read_json
 from newfound_training.commands import main
 from newfound_training.detector.cut_crops import jittered
-from newfound_training.running.files import read_json
 
 
 def test_crops_are_a_tree_of_squares_around_the_objects(boxes_data, tmp_path):

@@ -15,10 +15,9 @@ from newfound_core.open_world.memory import Memory, Sample
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.open_world.step_config import StepConfig
 from newfound_core.preprocessing import Preprocessing
+from newfound_core.storage import read_json
 from newfound_training.commands import main
-from newfound_training.detector.coco import read_pictures
-from newfound_training.detector.task import read_rgb
-from newfound_training.running.files import read_json
+from newfound_training.detector.coco import read_pictures, read_rgb
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,8 @@ from newfound_training.detector.measures import (
     Scene,
     average_precision,
     class_outcomes,
+    covered,
+    match_boxes,
     measure,
     wilderness_impact,
 )
@@ -31,6 +33,21 @@ def test_each_object_has_the_detection_that_covers_it_best():
     half = (0, 0, 10, 4)  # IoU 0.4
     assert scene([(A, "mug")], [(half, "mug", 1.0)]).matches().tolist() == [-1]
     assert scene([], [(A, "mug", 1.0)]).matches().tolist() == []
+
+
+def test_the_best_overlap_is_matched_first_or_the_most_certain_box():
+    shifted = (2, 0, 12, 10)  # IoU 2/3 with A
+    boxes, truth = np.array([shifted, A], np.float32), np.array([A], np.float32)
+    assert match_boxes(boxes, truth).tolist() == [-1, 0]
+    assert match_boxes(boxes, truth, [0.9, 0.1]).tolist() == [0, -1]
+    assert match_boxes(boxes[:0], truth, []).tolist() == []
+    assert match_boxes(boxes, truth[:0], [0.9, 0.1]).tolist() == [-1, -1]
+
+
+def test_one_box_may_cover_two_objects():
+    truth = np.array([A, (2, 0, 12, 10), FAR], np.float32)
+    assert covered(truth, np.array([(1, 0, 11, 10)], np.float32)).tolist() == [True, True, False]
+    assert covered(truth, np.zeros((0, 4), np.float32)).tolist() == [False] * 3
 
 
 def test_outcomes_are_counted_by_true_class():

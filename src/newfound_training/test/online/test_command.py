@@ -113,7 +113,7 @@ def test_a_model_of_other_classes_is_refused(tmp_path, small_model, make_image, 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.skipif("NEWFOUND_DATA" not in os.environ, reason=NO_DATA)
-def test_the_quick_table_on_pacs_shows_the_direction(tmp_path):
+def test_the_quick_table_on_pacs_shows_the_direction(tmp_path, shared_cache):
     data = Path(os.environ["NEWFOUND_DATA"]) / "pacs128"
     out = tmp_path / "out"
     assert main(["evaluate-online", "--data", str(data), "--out", str(out), "--quick"]) == 0

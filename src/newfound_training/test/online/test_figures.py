@@ -5,7 +5,7 @@ from PIL import Image
 
 from newfound_training.online.figures import draw_changes, draw_streams, draw_sweep
 from newfound_training.online.options import OnlineOptions
-from newfound_training.online.sweep import sweep_streams
+from newfound_training.online.streams import sweep_streams
 
 
 def test_figures_are_small_images(target, tmp_path):

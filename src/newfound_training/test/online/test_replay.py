@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from newfound_core.onda import Onda, OndaConfig
-from newfound_core.onda.layers import NormalizationLayers
+from newfound_core.onda.statistics import NormalizationLayers
 from newfound_training.online.replay import predict_with, re_estimate, replay, verify
 
 

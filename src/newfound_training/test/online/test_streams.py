@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
+
 from dataclasses import replace
 
 import numpy as np
 import torch
 
 from newfound_core.onda import OndaConfig
+from newfound_training.online.options import OnlineOptions
+from newfound_training.online.streams import sweep_streams
+from newfound_training.online.tables import sweep_summary
 
 
 def test_orders_are_shufflings_that_differ_by_number_and_not_by_method(target):
@@ -41,3 +45,16 @@ def test_streams_of_other_settings_do_not_get_mixed_up(target):
         target.stream(config, 0)
     target.stream(OndaConfig(5), 1)
     assert len(list(target.folder.rglob("*order*.json"))) == 5
+
+
+def test_one_option_varies_while_the_other_keeps_its_value(target):
+    options = OnlineOptions(
+        frames_per_update=5, sweep_momentum=(0.1, 0.5), sweep_frames=(4, 5), sweep_orders=2
+    )
+    streams = sweep_streams(target, options)
+    assert list(streams["momentum"]) == [0.1, 0.5]
+    assert list(streams["frames_per_update"]) == [4, 5]
+    assert all(len(runs) == 2 for values in streams.values() for runs in values.values())
+    same = zip(streams["momentum"][0.1], streams["frames_per_update"][5], strict=True)
+    assert all((a == b).all() for a, b in same)
+    assert set(sweep_summary(streams)["momentum"]) == {"0.1", "0.5"}

@@ -8,11 +8,9 @@ import pytest
 import torch
 
 from newfound_core.open_world.memory import Sample
+from newfound_training.openworld.dataset import Protocol, build_network, load_dataset, load_groups
 from newfound_training.openworld.incremental import Incremental
-from newfound_training.openworld.material import build_network, load_groups, load_material
-from newfound_training.openworld.options import OpenWorldOptions
-from newfound_training.openworld.protocol import Protocol
-from newfound_training.openworld.settings import parse_row
+from newfound_training.openworld.options import OpenWorldOptions, parse_row
 
 CLASSES = {
     "black": (5, 5, 5),
@@ -72,13 +70,13 @@ def make_incremental(small_options, tmp_path):
     def make(row: str = "bdoc: method=bdoc epochs=3 later_epochs=2", **changes):
         options = OpenWorldOptions(**small_options)
         backbone = build_network(options, 0)
-        material = load_material(
+        dataset = load_dataset(
             options, load_groups(options), list(CLASSES), torch.device("cpu"), backbone=backbone
         )
         protocol = Protocol((("red", "blue"), ("green",), ("white",)), ("black", "yellow"))
         values = {"memory_size": 24, "seed": 3, "folder": tmp_path / "state"} | changes
         return Incremental(
-            material,
+            dataset,
             protocol,
             parse_row(row),
             device=torch.device("cpu"),

@@ -68,8 +68,8 @@ class ToDouble(nn.Module):
 
 def in_double(incremental):
     """The same run; float32's rounding, magnified by every step, would hide a mistake."""
-    network = nn.Sequential(ToDouble(), copy.deepcopy(incremental.material.network).double())
-    return replace(incremental, material=replace(incremental.material, network=network))
+    network = nn.Sequential(ToDouble(), copy.deepcopy(incremental.dataset.network).double())
+    return replace(incremental, dataset=replace(incremental.dataset, network=network))
 
 
 @pytest.mark.parametrize("method", ["bdoc", "deepnno"])
@@ -77,7 +77,7 @@ def test_two_processes_learn_what_one_learns(in_two_processes, make_incremental,
     row = f"{method}: method={method} epochs=1 later_epochs=1 batch_size=15"  # shares of 7 and 8
     tensors, memory = found_by(in_double(make_incremental(row, folder=tmp_path / "one")).run())
     for found in in_two_processes(
-        lambda team: found_by(in_double(make_incremental(row, team=team)).run())
+        lambda group: found_by(in_double(make_incremental(row, process_group=group)).run())
     ):
         assert found[1] == memory
         for name, values in tensors.items():
@@ -87,19 +87,21 @@ def test_two_processes_learn_what_one_learns(in_two_processes, make_incremental,
 def test_two_processes_one_of_them_killed_end_as_if_it_had_not_been(
     in_two_processes, make_incremental, tmp_path
 ):
-    def kill_the_leader(step, state):
+    def kill_the_main_process(step, state):
         if step == 1:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def work(team, **changes):
+    def work(group, **changes):
         row = "bdoc: method=bdoc epochs=1 later_epochs=2"
-        tensors, memory = found_by(make_incremental(row, team=team, **changes).run())
+        tensors, memory = found_by(make_incremental(row, process_group=group, **changes).run())
         return {name: values.tobytes() for name, values in tensors.items()}, memory
 
-    def killed(team):
-        return work(team, **({"on_epoch": kill_the_leader} if team.leads else {}))
+    def killed(group):
+        return work(
+            group, **({"on_epoch": kill_the_main_process} if group.is_main_process else {})
+        )
 
-    whole = in_two_processes(lambda team: work(team, folder=tmp_path / "whole"))
+    whole = in_two_processes(lambda group: work(group, folder=tmp_path / "whole"))
     assert in_two_processes(killed) == [None, None]
     assert in_two_processes(work) == whole
     assert whole[0] == whole[1]
@@ -124,4 +126,4 @@ def test_the_method_learns_what_it_is_shown(make_incremental):
 
 def test_a_memory_of_images_that_are_gone_is_refused(make_incremental):
     with pytest.raises(CheckpointError, match=r"remembers train/red/99\.png"):
-        restored_samples({"red": [("train/red/99.png", False)]}, make_incremental().material)
+        restored_samples({"red": [("train/red/99.png", False)]}, make_incremental().dataset)

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
-import os
 import shutil
-import subprocess
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +12,7 @@ from newfound_core.open_world.memory_store import load_memory
 from newfound_training.commands import main
 from newfound_training.openworld.options import TrainOpenWorldOptions
 from newfound_training.openworld.train import Training
-from newfound_training.running.run import Run
+from newfound_training.running.command import Run
 
 PROTOCOL = ["--known-classes", "4", "--initial-classes", "2", "--classes-per-step", "1"]
 PROTOCOL += ["--memory-size", "20"]
@@ -40,7 +36,7 @@ def test_a_checkpoint_with_memory_comes_out(small_flags, tmp_path):
 
 
 def test_the_checkpoint_decides_as_the_last_step_was_measured(small_flags, squares, tmp_path):
-    """Frozen stages included: what was trained on cached maps works on images."""
+    """Frozen stages included: what was trained on cached features works on images."""
     weights = tmp_path / "start"
     assert main(["train-openworld", *small_flags, *PROTOCOL, "--set", "epochs=1"]) == 0
     (tmp_path / "out").rename(weights)
@@ -62,7 +58,7 @@ def test_the_checkpoint_decides_as_the_last_step_was_measured(small_flags, squar
             image = loaded.prepare([np.asarray(Image.open(path))])
             right += int(loaded.model.decide(image).nearest) == number
             total += 1
-    # Cached maps are of half precision: a sample on the border may fall to the other side.
+    # Cached features are of half precision: a sample on the border may fall to the other side.
     assert right / total == pytest.approx(
         result["final"]["closed_world_without_rejection"], abs=1.1 / total
     )
@@ -92,8 +88,7 @@ def test_the_precision_asked_for_is_that_of_every_step(small_options, tmp_path):
     assert [setting.step_config(step, 0).precision for step in range(2)] == ["bfloat16"] * 2
 
 
-@pytest.mark.slow
-def test_torchrun_makes_one_checkpoint(small_flags, tmp_path, run_command):
+def test_two_processes_make_one_checkpoint(small_flags, tmp_path, run_command):
     flags = [*small_flags, *PROTOCOL, "--set", "epochs=1", "later_epochs=1"]
     done = run_command("train-openworld", *flags, processes=2)
     assert done.returncode == 0, done.stderr
@@ -104,41 +99,19 @@ def test_torchrun_makes_one_checkpoint(small_flags, tmp_path, run_command):
     assert list(loaded.labels) == result["classes"]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_killed_and_resumed_it_ends_with_the_same_weights(small_flags, tmp_path, command):
-    flags = [*small_flags, *PROTOCOL, "--set", "epochs=3", "later_epochs=2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run(
-        command("train-openworld", *flags), env=environment, check=True, capture_output=True
-    )
+def test_killed_and_resumed_it_ends_with_the_same_weights(
+    small_flags, tmp_path, run_command, kill_command
+):
+    flags = ["train-openworld", *small_flags, *PROTOCOL, "--set", "epochs=3", "later_epochs=2"]
+    assert run_command(*flags).returncode == 0
     out = tmp_path / "out"
     out.rename(tmp_path / "whole")
     for wanted in ("epoch.safetensors", "steps.safetensors"):
-        kill_when(
-            command("train-openworld", *flags, "--resume"), environment, out / "state" / wanted
-        )
+        kill_command(out / "state" / wanted, *flags, "--resume")
     assert not (out / "result.json").exists()
-    subprocess.run(
-        command("train-openworld", *flags, "--resume"),
-        env=environment,
-        check=True,
-        capture_output=True,
-    )
+    assert run_command(*flags, "--resume").returncode == 0
     whole, resumed = (
         load_file(tmp_path / name / "checkpoint" / "model.safetensors")
         for name in ("whole", "out")
     )
     assert all((resumed[name] == tensor).all() for name, tensor in whole.items())
-
-
-def kill_when(line: list[str], environment: dict[str, str], path: Path) -> None:
-    """Starts a command and kills it as soon as a file is there."""
-    process = subprocess.Popen(
-        line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    while not path.exists() and process.poll() is None:
-        time.sleep(0.005)
-    process.kill()
-    process.wait()
-    assert path.exists()

@@ -15,7 +15,7 @@ from newfound_core.backbones import build_backbone
 from newfound_training.data import load_pixels, open_images
 from newfound_training.places.data import PlaceImages
 from newfound_training.places.options import PlacesOptions
-from newfound_training.running.run import Run
+from newfound_training.running.command import Run
 
 COLOURS = {"kitchen": (220, 40, 40), "office": (40, 200, 40), "bedroom": (40, 60, 220)}
 SHADES = {"cottage": (1.0, 1.0, 1.0), "loft": (0.5, 0.6, 0.7), "villa": (1.0, 0.8, 0.5)}

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
+
 import numpy as np
 import pytest
+import torch
 
 from newfound_core.errors import ConfigError, DataError
+from newfound_core.preprocessing import default_preprocessing
 from newfound_training.places.data import (
     BalancedBatches,
+    ImageInputs,
     PlaceImages,
     Sources,
     domain_of,
@@ -98,3 +102,12 @@ def test_what_is_left_over_goes_to_the_first_domains():
 def test_a_batch_too_small_for_statistics_is_refused():
     with pytest.raises(ConfigError, match="too small for 3 domains"):
         BalancedBatches([np.arange(9)] * 3, 5, seed=0)
+
+
+def test_plain_images_are_preprocessed_and_variants_follow_their_generator(images, tiny):
+    preprocessing = default_preprocessing(tiny.backbone, 16)
+    inputs = ImageInputs(images.pixels, preprocessing, tiny)
+    assert torch.equal(inputs.plain([7])[0], preprocessing(images.pixels[7]))
+    one, other = (inputs.varied(7, np.random.default_rng(s)) for s in (1, 2))
+    assert torch.equal(one, inputs.varied(7, np.random.default_rng(1)))
+    assert not torch.equal(one, other)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+
 import pytest
 
 from newfound_core.errors import ConfigError
-from newfound_training.places.options import PlacesOptions
+from newfound_training.places.options import EvaluationOptions, PlacesOptions
 
 
 @pytest.mark.parametrize(
@@ -31,3 +32,16 @@ def test_random_layers_are_not_remembered():
 def test_a_domain_cannot_be_source_and_target():
     with pytest.raises(ConfigError, match="loft cannot be source and target"):
         PlacesOptions(source_domains=("loft", "villa"), target_domains=("loft",))
+
+
+def test_the_baseline_cannot_be_left_out():
+    with pytest.raises(ConfigError, match="must include bn"):
+        EvaluationOptions(methods=("wbn",))
+    with pytest.raises(ConfigError, match="seeds"):
+        EvaluationOptions(seeds=0)
+
+
+def test_trainings_follow_the_preset_and_what_is_given_here():
+    options = EvaluationOptions(data="d", seed=3, domain_part="last", iterations=7).training()
+    assert (options.data, options.seed, options.domain_part) == ("d", 3, "last")
+    assert (options.iterations, options.frozen_stages) == (7, 7)

@@ -1,4 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -6,30 +11,32 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional
 
-from newfound_core.assignment import AssignmentContext
 from newfound_core.conversion import convert_batchnorm
 from newfound_core.errors import ConfigError
+from newfound_core.normalization import AssignmentContext
 from newfound_core.open_world.heads import build_head
+from newfound_core.resume import save_training
+from newfound_training.running.command import Run
 from newfound_training.running.distributed import (
-    SharedBatchNorm,
-    Team,
-    joined_team,
+    CpuSyncBatchNorm,
+    DistributedGroup,
+    init_process_group,
     local_device,
-    share_statistics,
+    synchronize_batchnorm,
 )
-from newfound_training.running.run import Run
-from newfound_training.running.state import save_state
 from newfound_training.running.training import Task, TrainingOptions, train
 
+CPU = torch.device("cpu")
 
-def test_without_torchrun_there_is_a_team_of_one(monkeypatch):
+
+def test_without_torchrun_there_is_a_group_of_one(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with joined_team(torch.device("cpu")) as team:
-        assert team == Team(0, 1)
-        assert team.leads
-        team.wait()
-        assert team.mean({"a": torch.tensor(2.0)}) == {"a": 2.0}
-        assert team.values_of_all(3, torch.device("cpu")) == [3]
+    with init_process_group(CPU) as group:
+        assert group == DistributedGroup(0, 1)
+        assert group.is_main_process
+        group.barrier()
+        assert group.sum_terms({"a": torch.tensor(2.0)}) == {"a": 2.0}
+        assert group.all_gather(3, CPU) == [3]
 
 
 def test_each_process_takes_its_own_gpu(monkeypatch):
@@ -43,12 +50,22 @@ def test_each_process_takes_its_own_gpu(monkeypatch):
 def test_shared_layers_keep_names_and_tensors():
     model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
     before = model.state_dict()
-    share_statistics(model, Team(0, 2))
-    assert isinstance(model[1], SharedBatchNorm)
+    synchronize_batchnorm(model, DistributedGroup(0, 2), CPU)
+    assert isinstance(model[1], CpuSyncBatchNorm)
     for name, tensor in model.state_dict().items():
         assert tensor.data_ptr() == before[name].data_ptr(), name
     x = torch.randn(2, 4, 5, 5)
     torch.testing.assert_close(model[1].eval()(x), nn.BatchNorm2d(4).eval()(x))
+
+
+def test_on_a_gpu_plain_layers_become_those_of_torch():
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Sequential(nn.BatchNorm2d(4)))
+    convert_batchnorm(model[2], 2)
+    before = model.state_dict()
+    synchronize_batchnorm(model, DistributedGroup(0, 2), torch.device("cuda"))
+    assert isinstance(model[1], nn.SyncBatchNorm)
+    assert model[2][0].total is not None  # the domain-dependent layer sums by itself
+    assert model.state_dict().keys() == before.keys()
 
 
 def small_network(domains: int) -> tuple[nn.Module, AssignmentContext]:
@@ -62,20 +79,20 @@ def small_network(domains: int) -> tuple[nn.Module, AssignmentContext]:
     return model, context
 
 
-def findings(domains: int, part: slice, team: Team) -> dict[str, np.ndarray]:
-    """Gradients and statistics that a team member finds with its part of the batch."""
+def findings(domains: int, part: slice, group: DistributedGroup) -> dict[str, np.ndarray]:
+    """Gradients and statistics that a process finds with its part of the batch."""
     torch.manual_seed(1)
     images, labels = torch.randn(8, 3, 8, 8).double(), torch.randint(0, 3, (8,))
     weights = torch.randn(8, max(1, domains)).double().requires_grad_()
     model, context = small_network(domains)
-    share_statistics(model, team)
+    synchronize_batchnorm(model, group, CPU)
     with context.use(weights[part].softmax(1)):
-        loss = functional.cross_entropy(model(images[part]), labels[part]) / team.processes
+        loss = functional.cross_entropy(model(images[part]), labels[part]) / group.world_size
     loss.backward()
     parameters = dict(model.named_parameters())
     if domains > 1:
         parameters["weights"] = weights
-    team.sum_gradients(parameters.values())
+    group.sum_gradients(parameters.values())
     found = {n: p.grad.numpy() for n, p in parameters.items()}
     return found | {n: b.numpy() for n, b in model.named_buffers()}
 
@@ -83,8 +100,8 @@ def findings(domains: int, part: slice, team: Team) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("domains", [0, 1, 3])
 def test_gradients_and_statistics_are_those_of_the_whole_batch(in_two_processes, domains):
     """In double precision, so that only a mistake can make a difference."""
-    shares = in_two_processes(lambda team: findings(domains, slice(team.rank, None, 2), team))
-    assert_same(shares, findings(domains, slice(None), Team()))
+    shares = in_two_processes(lambda group: findings(domains, slice(group.rank, None, 2), group))
+    assert_same(shares, findings(domains, slice(None), DistributedGroup()))
 
 
 def assert_same(shares, whole) -> None:
@@ -93,16 +110,16 @@ def assert_same(shares, whole) -> None:
             np.testing.assert_allclose(found[name], value, atol=1e-12, err_msg=name)
 
 
-def open_world_findings(method: str, team: Team) -> dict[str, np.ndarray]:
+def open_world_findings(method: str, group: DistributedGroup) -> dict[str, np.ndarray]:
     """The same where the loss needs the features of all images: seven, three and four."""
     torch.manual_seed(1)
     images, old = torch.randn(7, 3, 8, 8).double(), torch.randn(7, 3).double()
     model, head = small_network(0)[0], build_head(method, 3).double()
-    share_statistics(model, team)
+    synchronize_batchnorm(model, group, CPU)
     head.extend(["cup", "fork"])
-    features = team.apply(model, images)
+    features = group.apply(model, images)
     head.loss(features, torch.tensor([0, 1, 1, 0, 1, 0, 0]), old)["total"].backward()
-    team.sum_gradients(model.parameters())
+    group.sum_gradients(model.parameters())
     found = {n: p.grad.numpy() for n, p in model.named_parameters()}
     found |= {n: b.numpy() for n, b in model.named_buffers()}
     return found | {"features": features.detach().numpy()}
@@ -110,28 +127,28 @@ def open_world_findings(method: str, team: Team) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("method", ["bdoc", "deepnno"])
 def test_a_loss_over_all_features_has_the_gradients_of_one_process(in_two_processes, method):
-    shares = in_two_processes(lambda team: open_world_findings(method, team))
-    assert_same(shares, open_world_findings(method, Team()))
+    shares = in_two_processes(lambda group: open_world_findings(method, group))
+    assert_same(shares, open_world_findings(method, DistributedGroup()))
 
 
-def test_a_batch_smaller_than_the_team_is_no_problem(in_two_processes):
+def test_a_batch_smaller_than_the_group_is_no_problem(in_two_processes):
     network = small_network(0)[0].eval()
 
-    def one_image(team):
+    def one_image(group):
         with torch.no_grad():
-            return team.apply(network, torch.ones(1, 3, 8, 8).double()).numpy()
+            return group.apply(network, torch.ones(1, 3, 8, 8).double()).numpy()
 
     for found in in_two_processes(one_image):
-        np.testing.assert_allclose(found, one_image(Team()), atol=1e-12)
+        np.testing.assert_allclose(found, one_image(DistributedGroup()), atol=1e-12)
 
 
-def test_the_leader_fills_a_cache_before_the_others_read_it(in_two_processes, tmp_path):
+def test_the_main_process_fills_a_cache_before_the_others_read_it(in_two_processes, tmp_path):
     cache = tmp_path / "cache"
 
-    def use_cache(team):
-        with team.leader_first():
+    def use_cache(group):
+        with group.main_process_first():
             if not cache.exists():
-                cache.write_text(f"made by {team.rank}")
+                cache.write_text(f"made by {group.rank}")
             return cache.read_text()
 
     assert in_two_processes(use_cache) == ["made by 0"] * 2
@@ -157,11 +174,11 @@ def test_processes_that_find_different_states_say_so_instead_of_waiting_forever(
     """As on two machines with a folder each, where only the first process ever saved."""
     task = LinearTask()
     state = tmp_path / "0" / "state.safetensors"
-    save_state(state, 3, task.model, torch.optim.SGD(task.model.parameters(), 0.1))
+    save_training(state, 3, task.model, torch.optim.SGD(task.model.parameters(), 0.1))
 
-    def resume(team: Team) -> str:
-        out = tmp_path / str(team.rank)
-        run = Run("test", out, torch.device("cpu"), 0, "", team)
+    def resume(group: DistributedGroup) -> str:
+        out = tmp_path / str(group.rank)
+        run = Run("test", out, torch.device("cpu"), 0, "", group)
         with pytest.raises(ConfigError) as error:
             train(LinearTask(), TrainingOptions(iterations=5), run)
         return str(error.value)
@@ -175,7 +192,6 @@ SOURCE = ["train-source", "--domains", "bright", "--frozen-stages", 0]
 PLACES = ["train-places", "--method", "wbn", "--frozen-stages", 0, "--remembered-variants", 0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command_line", [SOURCE, PLACES], ids=["source", "places"])
 def test_two_processes_train_what_one_trains(tmp_path, tree, run_command, command_line):
     """Two steps: a deep network with random weights soon magnifies differences in rounding."""
@@ -194,3 +210,31 @@ def test_two_processes_train_what_one_trains(tmp_path, tree, run_command, comman
         torch.testing.assert_close(two[name], tensor, rtol=1e-3, atol=1e-4, msg=name)
     seen = [int(t) for name, t in two.items() if name.endswith("num_batches_tracked")]
     assert set(seen) == {2}
+
+
+@pytest.mark.slow
+def test_torchrun_starts_the_processes_of_a_group(tmp_path, tree):
+    """The real launcher, once; the other tests give its environment to forked processes."""
+    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
+    arguments = [*SOURCE, "--data", tree, "--backbone", "cifar_resnet20", "--weights", "random"]
+    arguments += [
+        "--image-size",
+        32,
+        "--iterations",
+        1,
+        "--batch-size",
+        8,
+        "--out",
+        tmp_path / "o",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", *launcher, "newfound_training", *map(str, arguments)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("checkpoint written to") == 1
+    assert json.loads((tmp_path / "o" / "result.json").read_text())["processes"] == 2

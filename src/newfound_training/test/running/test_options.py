@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+
 from dataclasses import dataclass, fields
 from typing import Literal
 
 import pytest
+import yaml
 
 from newfound_core.errors import ConfigError
 from newfound_training.commands import COMMANDS, find
@@ -15,8 +17,29 @@ from newfound_training.running.options import (
     parse_options,
     preset_names,
     read_preset,
+    read_values,
 )
 from newfound_training.running.training import TrainingOptions
+
+
+@pytest.mark.parametrize("text", ["1e-3", "1E-3", "+1e-3", "1.e-3", "1.0e-3", ".1e-2", "0.01e-1"])
+def test_numbers_in_exponent_notation_are_numbers(text):
+    assert read_values(text) == 0.001
+    assert read_values(f"[{text}, 2e3, -4e0]") == [0.001, 2000.0, -4.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e", "1e"), ("e3", "e3"), ("1e3a", "1e3a"), ("'1e3'", "1e3"), ("7", 7), ("true", True)],
+)
+def test_everything_else_is_read_as_ever(text, value):
+    found = read_values(text)
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_nothing_but_plain_values_is_made():
+    with pytest.raises(yaml.YAMLError):
+        read_values("!!python/object/apply:os.getcwd []")
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,80 @@
 # SPDX-License-Identifier: Apache-2.0
+
+import time
+
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 from torch.nn import functional
 
 from newfound_core.errors import ConfigError, TrainingError
-from newfound_training.running.run import Run
-from newfound_training.running.state import load_state
-from newfound_training.running.training import Task, TrainingOptions, train
+from newfound_core.resume import load_training
+from newfound_training.running.command import Run
+from newfound_training.running.distributed import DistributedGroup
+from newfound_training.running.training import (
+    Task,
+    TrainingLog,
+    TrainingOptions,
+    learning_rate_factor,
+    train,
+)
+
+
+def factors(schedule, steps, **options):
+    return [learning_rate_factor(schedule, step, steps, **options) for step in range(steps)]
+
+
+def test_step_divides_by_ten_at_ninety_percent():
+    assert factors("step", 10) == [1.0] * 9 + [0.1]
+
+
+def test_cosine_falls_from_one_along_half_a_wave():
+    values = factors("cosine", 100)
+    assert values[0] == 1
+    assert values[50] == pytest.approx(0.5)
+    assert values[-1] < 0.001
+    assert sorted(values, reverse=True) == values
+
+
+def test_warmup_rises_linearly():
+    assert factors("constant", 6, warmup=3) == pytest.approx([0.25, 0.5, 0.75, 1, 1, 1])
+
+
+def test_values_after_the_last_state_are_replaced_when_resuming(tmp_path):
+    run = Run("test", tmp_path, torch.device("cpu"), 0, "")
+    for first, value in ((0, 1.0), (2, 5.0)):
+        with TrainingLog(run, first) as log:
+            for step in range(first, 4):
+                log.scalars("train", {"loss": value}, step)
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [
+        (0, 1.0),
+        (1, 1.0),
+        (2, 5.0),
+        (3, 5.0),
+    ]
+
+
+def test_values_logged_before_the_first_state_are_replaced_too(tmp_path):
+    run = Run("test", tmp_path, torch.device("cpu"), 0, "")
+    for value in (1.0, 5.0):
+        with TrainingLog(run, 0) as log:
+            log.scalars("train", {"loss": value}, 0)
+            log.scalars("train", {"loss": value}, 1)
+        second = int(time.time())
+        while int(time.time()) == second:  # TensorBoard orders files by the second in their name
+            time.sleep(0.02)
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(0, 5.0), (1, 5.0)]
+
+
+def test_only_the_leading_process_writes(tmp_path):
+    run = Run("test", tmp_path, torch.device("cpu"), 0, "", DistributedGroup(1, 2))
+    with TrainingLog(run, 0) as log:
+        log.scalars("train", {"loss": 1.0}, 0)
+    assert list(tmp_path.iterdir()) == []
+
 
 OPTIONS = TrainingOptions(iterations=7, batch_size=6, save_every=3, lr=0.05, new_lr=0.1)
 
@@ -110,8 +177,8 @@ class SpoiltTask(TinyTask):
     def loss(self, batch):
         terms = super().loss(batch)
         if batch[0] >= self.first:
-            nil = 0 * self.model.get_parameter("rest.1.bias").sum()
-            terms["spoilt"] = nil.sqrt() if self.hidden else nil / nil  # sqrt'(0) is infinite
+            zero = 0 * self.model.get_parameter("rest.1.bias").sum()
+            terms["spoilt"] = zero.sqrt() if self.hidden else zero / zero  # sqrt'(0) is infinite
         return terms
 
 
@@ -121,7 +188,7 @@ def test_a_loss_that_is_no_number_ends_training_with_the_last_good_state_kept(ma
         train(SpoiltTask(4), OPTIONS, run)
     task = TinyTask()
     optimizer = torch.optim.SGD(task.parameter_groups(0.1, 0.1), momentum=0.9)
-    assert load_state(run.out / "state.safetensors", task.model, optimizer) == 3
+    assert load_training(run.out / "state.safetensors", task.model, optimizer) == 3
     assert all(p.isfinite().all() for p in task.model.parameters())
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where labels and images come from: one module for each source, behind two small contracts."""
+"""Label and image providers: one module per source, behind two small interfaces."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels from Google Cloud Vision: web detection, which knows what pages show such an image.
+"""Label provider Google Cloud Vision: web detection, which finds pages with similar images.
 
 https://cloud.google.com/vision/docs/detecting-web: POST /v1/images:annotate with the feature
 WEB_DETECTION. The answer's `bestGuessLabels` come without a score, `webEntities` with one.
@@ -14,10 +14,8 @@ from typing import Any
 from newfound_web.cache import DiskCache
 from newfound_web.errors import ProviderError
 from newfound_web.fetching import Fetcher, StatusError
-from newfound_web.keys import Key
 from newfound_web.pictures import Picture
-from newfound_web.providers.answers import asked_once
-from newfound_web.providers.contract import Candidate
+from newfound_web.providers.base import Candidate, Key, cached_query
 from newfound_web.text import LONGEST_LABEL, one_line
 
 URL = "https://vision.googleapis.com/v1/images:annotate"
@@ -26,7 +24,7 @@ MAX_RESULTS = 10
 
 
 class GoogleVision:
-    """Sends the crop, as a fresh JPEG, to Google and reads what it thinks it is."""
+    """Sends the crop, re-encoded as JPEG, to Google and reads its guesses."""
 
     name = "google_vision"
 
@@ -40,11 +38,11 @@ class GoogleVision:
         self._per_minute = per_minute
 
     async def candidates(self, crop: Picture, count: int) -> Sequence[Candidate]:
-        """The best guess, then entities by falling score."""
+        """The best guess, then entities by descending score."""
         jpeg = crop.jpeg()
-        question = f"{self._url} {hashlib.sha256(jpeg).hexdigest()}"
-        found = await asked_once(
-            self._cache, self.name, question, lambda: self._ask(jpeg), self._read
+        query = f"{self._url} {hashlib.sha256(jpeg).hexdigest()}"
+        found = await cached_query(
+            self._cache, self.name, query, lambda: self._ask(jpeg), self._read
         )
         return found[:count]
 
@@ -68,7 +66,7 @@ class GoogleVision:
             raise ProviderError(f"{error}{self._explanation(error.body)}") from None
 
     def _explanation(self, body: bytes) -> str:
-        """What Google says about an error, without our key, which it may repeat."""
+        """Google's error message, without our key, which it may repeat."""
         try:
             text = json.loads(body)["error"]["message"]
         except (ValueError, KeyError, TypeError):
@@ -79,13 +77,13 @@ class GoogleVision:
         response = answer["responses"][0]
         if "error" in response:
             text = self._key.hide(one_line(response["error"].get("message", "")))
-            raise ProviderError(f"{self.name} could not look at the crop: {text}")
+            raise ProviderError(f"{self.name} could not analyse the crop: {text}")
         detection = response.get("webDetection", {})
         entities = [
             (one_line(entity.get("description"), LONGEST_LABEL), float(entity.get("score", 0)))
             for entity in detection.get("webEntities", [])
         ]
-        # Scores of entities are relative, may exceed 1 and are worth little across requests.
+        # Entity scores are relative, may exceed 1 and are not comparable across requests.
         scale = max([1.0, *(score for _, score in entities)])
         scored = sorted(((s / scale, label) for label, s in entities if label), reverse=True)
         best = scored[0][0] if scored else 0.5  # the best guess is at least as good as any entity

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Openly licensed images from Openverse.
+"""Image provider Openverse: openly licensed images.
 
 https://api.openverse.org/v1/: GET /v1/images/?q=…; anonymous users get at most 20 results a page.
-With OPENVERSE_CLIENT_ID and OPENVERSE_CLIENT_SECRET in the environment a token is asked for
+With OPENVERSE_CLIENT_ID and OPENVERSE_CLIENT_SECRET in the environment a token is requested
 first (POST /v1/auth_tokens/token/), which raises the limits.
 """
 
@@ -17,9 +17,7 @@ from newfound_web.cache import DiskCache
 from newfound_web.errors import ProviderError
 from newfound_web.fetching import Fetcher
 from newfound_web.image_folder import Origin
-from newfound_web.keys import Key
-from newfound_web.providers.answers import asked_once, documented_form
-from newfound_web.providers.contract import Offer
+from newfound_web.providers.base import Key, Offer, cached_query, documented_form
 from newfound_web.text import one_line
 
 URL = "https://api.openverse.org"
@@ -29,7 +27,7 @@ MAX_PAGES = 5
 
 
 class Openverse:
-    """Searches Openverse; the images themselves come from wherever it found them."""
+    """Searches Openverse; the images are downloaded from their original hosts."""
 
     name = "openverse"
 
@@ -53,32 +51,34 @@ class Openverse:
         self._token_until = 0.0
 
     async def offers(self, label: str, count: int) -> Sequence[Offer]:
-        """Page after page, until there are enough or there is no more."""
+        """Request pages until there are enough results or no more pages."""
         found: list[Offer] = []
         for page in range(1, min(MAX_PAGES, math.ceil(count / PAGE)) + 1):
             query = {"q": label, "page_size": PAGE, "page": page, "mature": "false"}
-            question = f"{self._url}/v1/images/?{urlencode(query)}"
-            ask = functools.partial(self._ask, question)
+            query_url = f"{self._url}/v1/images/?{urlencode(query)}"
+            ask = functools.partial(self._ask, query_url)
             try:
-                offers, pages = await asked_once(self._cache, self.name, question, ask, self._read)
+                offers, pages = await cached_query(
+                    self._cache, self.name, query_url, ask, self._read
+                )
             except ProviderError:
                 if not found:
                     raise
-                break  # the pages before are good enough
+                break  # use the pages before
             found += offers
             if page >= pages:
                 break
         return found[:count]
 
-    async def _ask(self, question: str) -> Any:
+    async def _ask(self, query_url: str) -> Any:
         headers = {}
         if self._credentials:
             headers["Authorization"] = f"Bearer {(await self._valid_token()).reveal()}"
-        return await self._json(question, headers)
+        return await self._json(query_url, headers)
 
     async def _valid_token(self) -> Key:
         if self._token is None or time.monotonic() > self._token_until:
-            assert self._credentials is not None, "a token is asked for with credentials only"
+            assert self._credentials is not None, "a token needs credentials"
             identity, secret = self._credentials
             form = {
                 "grant_type": "client_credentials",
@@ -105,7 +105,7 @@ class Openverse:
         return [offer for offer in offers if offer], int(answer["page_count"])
 
     def _offer(self, result: Any) -> Offer | None:
-        # The original, unless it is larger than we would take: then Openverse's small copy.
+        # The original, or Openverse's thumbnail if the original exceeds max_pixels.
         pixels = (result.get("width") or 0) * (result.get("height") or 0)
         url = result.get("thumbnail" if pixels > self._max_pixels else "url")
         if not isinstance(url, str):
@@ -121,7 +121,7 @@ class Openverse:
 
 
 def licence(code: object, version: object) -> str:
-    """A licence as people write it: "CC BY-SA 4.0", "CC0 1.0", "PDM 1.0"."""
+    """Format a licence: "CC BY-SA 4.0", "CC0 1.0", "PDM 1.0"."""
     code = one_line(code, 40).upper()
     if not code:
         return ""

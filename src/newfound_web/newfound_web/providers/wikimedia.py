@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images from Wikimedia Commons, through the API that every MediaWiki has.
+"""Image provider Wikimedia Commons, through the MediaWiki API.
 
 https://commons.wikimedia.org/w/api.php?action=help: a search in the namespace of files as
-generator, `imageinfo` as property. Copies of a standard width are asked for: the originals are
-large, and other widths are refused (https://w.wiki/GHai). Wikimedia wants a contact in the user
+generator, `imageinfo` as property. Thumbnails of a standard width are requested: originals are
+large, and other widths are refused (https://w.wiki/GHai). Wikimedia expects a contact in the user
 agent: the node's parameter `contact`.
 """
 
@@ -16,13 +16,12 @@ from newfound_web.cache import DiskCache
 from newfound_web.errors import ProviderError
 from newfound_web.fetching import Fetcher
 from newfound_web.image_folder import Origin
-from newfound_web.providers.answers import asked_once
-from newfound_web.providers.contract import Offer
+from newfound_web.providers.base import Offer, cached_query
 from newfound_web.text import one_line, without_markup
 
 URL = "https://commons.wikimedia.org/w/api.php"
 WIDTH = 960  # pixels; one of the standard widths
-MOST = 50  # results, for users without special rights
+MAX_RESULTS = 50  # results, for users without special rights
 FILES = 6  # the number of the namespace "File:"
 
 
@@ -40,7 +39,7 @@ class Wikimedia:
         self._per_minute = per_minute
 
     async def offers(self, label: str, count: int) -> Sequence[Offer]:
-        """What the search finds, in its order."""
+        """Search results, in the order of the service."""
         query = {
             "action": "query",
             "format": "json",
@@ -48,27 +47,27 @@ class Wikimedia:
             "generator": "search",
             "gsrsearch": f"{plain_words(label)} filetype:bitmap",
             "gsrnamespace": FILES,
-            "gsrlimit": min(count, MOST),
+            "gsrlimit": min(count, MAX_RESULTS),
             "prop": "imageinfo",
             "iiprop": "url|size|mime|extmetadata",
             "iiurlwidth": WIDTH,
             "iiextmetadatafilter": "LicenseShortName|Artist",
         }
-        question = f"{self._url}?{urlencode(query)}"
+        query_url = f"{self._url}?{urlencode(query)}"
 
         async def ask() -> Any:
             return await self._fetcher.json(
-                question, service=self.name, per_minute=self._per_minute
+                query_url, service=self.name, per_minute=self._per_minute
             )
 
-        found = await asked_once(self._cache, self.name, question, ask, self._read)
+        found = await cached_query(self._cache, self.name, query_url, ask, self._read)
         return found[:count]
 
     def _read(self, answer: Any) -> list[Offer]:
         if "error" in answer:
             code = one_line(answer["error"].get("code"), 80)
             raise ProviderError(f"{self.name} refuses the search: {code}")
-        pages = answer.get("query", {}).get("pages", [])  # neither is there if nothing was found
+        pages = answer.get("query", {}).get("pages", [])  # both are missing if nothing was found
         ranked = sorted(pages, key=lambda page: page.get("index", 0))
         found = [self._offer(page["imageinfo"][0]) for page in ranked if page.get("imageinfo")]
         return [offer for offer in found if offer]
@@ -89,5 +88,5 @@ class Wikimedia:
 
 
 def plain_words(label: str) -> str:
-    """The label's words alone: in a search, `-`, `:`, quotes and brackets are commands."""
+    """Only the words of a label: `-`, `:`, quotes and brackets are search operators."""
     return " ".join("".join(c if c.isalnum() else " " for c in label).split())

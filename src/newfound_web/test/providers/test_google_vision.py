@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from newfound_web.errors import ProviderError
-from newfound_web.keys import Key
+from newfound_web.providers.base import Key
 from newfound_web.providers.google_vision import GoogleVision
 
 SECRET = "AIzaSy-not-to-be-seen"

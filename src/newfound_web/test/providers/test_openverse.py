@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from newfound_web.errors import ProviderError
-from newfound_web.keys import Key
+from newfound_web.providers.base import Key
 from newfound_web.providers.openverse import Openverse, licence
 
 SEARCH, TOKEN = "/v1/images/", "/v1/auth_tokens/token/"

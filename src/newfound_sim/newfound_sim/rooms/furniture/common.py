@@ -190,7 +190,7 @@ def waste_bin(shop: Workshop) -> Piece:
 
 
 def box_pile(shop: Workshop) -> Piece:
-    """Cardboard boxes that nobody has put away."""
+    """A pile of cardboard boxes."""
     card = paint((0.66, 0.5, 0.33))
     parts = []
     z = 0.0

@@ -61,7 +61,7 @@ def television(shop: Workshop) -> Piece:
     parts.append(box(shop.dark, (0, 0.2, h), (0.4, 0.2, 0.02)))
     parts.append(box(shop.dark, (0, 0.19, h + 0.02), (0.1, 0.05, 0.08)))
     parts.append(box(shop.dark, (0, 0.2, h + 0.08), (screen, 0.05, tall)))
-    image = pictures.film(shop.rng, on=shop.chance(0.4))
+    image = pictures.television(shop.rng, on=shop.chance(0.4))
     parts.append(picture(image, (0, 0.2265, h + 0.1), (screen - 0.04, tall - 0.04), shine=True))
     for x in (-0.42, 0.42):
         if shop.chance(0.5):

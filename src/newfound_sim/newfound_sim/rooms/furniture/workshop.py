@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The joiner: what all furniture of one room has in common, and how its building makes it."""
+"""Shared parts of furniture (legs, fronts, cabinets), in the style of a building."""
 
 from __future__ import annotations
 

@@ -11,14 +11,15 @@ from pathlib import Path
 
 from newfound_core.errors import ConfigError
 from newfound_training.data.images import ImageSet, Listed
-from newfound_training.data.layouts.cifar100 import list_cifar100
-from newfound_training.data.layouts.cold import list_cold
-from newfound_training.data.layouts.core50 import list_core50, list_core50_categories
-from newfound_training.data.layouts.kth_handtool import list_kth_handtool
-from newfound_training.data.layouts.pacs import list_pacs
-from newfound_training.data.layouts.rgbd_object import list_rgbd_object
-from newfound_training.data.layouts.tree import list_tree
-from newfound_training.data.layouts.vpc import list_vpc
+from newfound_training.data.layouts.objects import (
+    list_cifar100,
+    list_core50,
+    list_core50_categories,
+    list_kth_handtool,
+    list_rgbd_object,
+)
+from newfound_training.data.layouts.places import list_cold, list_vpc
+from newfound_training.data.layouts.trees import list_pacs, list_tree
 
 LAYOUTS: dict[str, Callable[[Path], Iterable[Listed]]] = {
     "tree": list_tree,  # <domain or split>/<class>/…, also what the simulator writes
@@ -34,7 +35,7 @@ LAYOUTS: dict[str, Callable[[Path], Iterable[Listed]]] = {
 
 
 def open_images(root: str | PathLike[str], layout: str = "tree") -> ImageSet:
-    """Lists the images of a data folder; nothing is decoded yet."""
+    """List the images of a data folder; nothing is decoded yet."""
     if layout not in LAYOUTS:
         raise ConfigError(f"no layout is called {layout!r}; known are {', '.join(LAYOUTS)}")
     root = Path(root)

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps adaptation from following the wrong thing; all of it beyond the thesis.
+
+`BalancedMemory` draws frames evenly over predicted classes and drops the old and the uncertain
+(L. Yuan, B. Xie, S. Li, "Robust Test-Time Adaptation in Dynamic Scenarios", CVPR 2023,
+arXiv:2303.13899). `RedundancyFilter` skips near-duplicates, `Anchor` notices when adaptation is
+lost.
+
+`Settling` lets the momentum fall while the stream stays as it is, and return when it changes. A
+constant momentum averages over the last few updates only, so the statistics never come to rest:
+their noise is that of 2 / momentum updates. Where the stream is of one domain, the mean over all
+updates is the better estimate. So once the source is mostly forgotten, after 2 / momentum
+updates, the momentum falls as it does in a mean over ever more of them:
+
+    momentum / (1 + momentum t),     t = 0, 1, 2, …
+
+down to `settled_momentum`, so that a slow change is still seen. A sudden one shows as frames
+that differ from the statistics by a multiple of what is usual: all begins again.
+"""
+
+import math
+import random
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from torch.nn import functional
+
+from newfound_core.onda.config import OndaConfig
+from newfound_core.onda.estimators import Estimate
+from newfound_core.onda.statistics import Drift, Statistics
+
+
+@dataclass
+class Observation:
+    """A frame that counted: the estimator's sample of it, and what the network said of it."""
+
+    sample: Any
+    label: int = 0
+    uncertainty: float = 0.0  # entropy of the prediction, 0 to 1
+    age: int = 0  # frames that counted since
+
+
+class LatestFrames:
+    """The frames since the last update."""
+
+    def __init__(self) -> None:
+        self._frames: deque[Observation] = deque()
+
+    def add(self, observation: Observation, limit: int) -> None:
+        """Keep it, and at most `limit` in all."""
+        self._frames.append(observation)
+        while len(self._frames) > limit:
+            self._frames.popleft()
+
+    def draw(self, count: int) -> list[Observation]:
+        """The latest `count` frames, which are then forgotten."""
+        drawn = list(self._frames)[-count:]
+        self._frames.clear()
+        return drawn
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._frames.clear()
+
+
+class BalancedMemory:
+    """Memory with an equal share for every predicted class; the old and the uncertain go first.
+
+    The memory of RoTTA: a robot that stares at one object fills that object's share only.
+    """
+
+    def __init__(self, size: int, classes: int, seed: int = 0) -> None:
+        self._size, self._share = size, max(1, size // max(1, classes))
+        self._kept: list[Observation] = []
+        self._random = random.Random(seed)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def count(self) -> Counter[int]:
+        """Number of observations of each class."""
+        return Counter(kept.label for kept in self._kept)
+
+    def add(self, observation: Observation, limit: int) -> None:
+        """Keep it if it has room or is better than what it would replace."""
+        for kept in self._kept:
+            kept.age += 1
+        counts = self.count()
+        if counts[observation.label] >= self._share:
+            rivals = {observation.label}
+        elif len(self._kept) < self._size:
+            rivals = set()
+        else:
+            rivals = {label for label, n in counts.items() if n == max(counts.values())}
+        if rivals:
+            candidates = [kept for kept in self._kept if kept.label in rivals]
+            worst = max(candidates, key=self._badness)
+            if self._badness(worst) < self._badness(observation):
+                return
+            self._kept = [kept for kept in self._kept if kept is not worst]
+        self._kept.append(observation)
+
+    def _badness(self, observation: Observation) -> float:
+        return 1 / (1 + math.exp(-observation.age / self._size)) + observation.uncertainty
+
+    def draw(self, count: int) -> list[Observation]:
+        """Up to `count` observations, the classes taking turns; they stay in the memory."""
+        by_class: dict[int, list[Observation]] = {}
+        for kept in self._random.sample(self._kept, len(self._kept)):
+            by_class.setdefault(kept.label, []).append(kept)
+        drawn: list[Observation] = []
+        while len(drawn) < min(count, len(self._kept)):
+            for queue in by_class.values():
+                if queue and len(drawn) < count:
+                    drawn.append(queue.pop())
+        return drawn
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._kept.clear()
+
+
+THUMBNAIL = 8  # pixels a side
+RECENT_FRAMES = 50  # over which the entropy of the predictions is averaged
+
+
+class RedundancyFilter:
+    """Filter of frames that look like the last one that counted.
+
+    Compared with that one and not with the previous frame, so slow movement counts in time.
+    """
+
+    def __init__(self) -> None:
+        self._last: Tensor | None = None
+
+    def is_redundant(self, frame: Tensor, threshold: float) -> bool:
+        """Whether the frame adds nothing; if not, it is what later ones are compared with."""
+        thumbnail = functional.adaptive_avg_pool2d(frame, THUMBNAIL) if frame.dim() == 4 else frame
+        last = self._last
+        if last is not None and last.shape == thumbnail.shape:
+            difference = float((thumbnail - last).abs().mean())
+            if difference < threshold:
+                return True
+        self._last = thumbnail.detach().clone()
+        return False
+
+    def clear(self) -> None:
+        """Forget the last frame."""
+        self._last = None
+
+
+class Anchor:
+    """Detector of lost adaptation, after which the source must be restored."""
+
+    def __init__(self) -> None:
+        self._entropies: deque[float] = deque(maxlen=RECENT_FRAMES)
+
+    def note(self, entropy: float) -> None:
+        """Remember the entropy (0 to 1) of a prediction."""
+        self._entropies.append(entropy)
+
+    def problem(self, drift: Drift, config: OndaConfig) -> str | None:
+        """Why the source must be restored, or None while all is well."""
+        if drift.mean > config.anchor_max_drift:
+            return f"drift {drift.mean:.2f} above {config.anchor_max_drift:g}"
+        low, high = config.anchor_entropy_band
+        if len(self._entropies) == RECENT_FRAMES:
+            entropy = sum(self._entropies) / RECENT_FRAMES
+            if not low <= entropy <= high:
+                return f"mean prediction entropy {entropy:.3f} outside [{low:g}, {high:g}]"
+        return None
+
+    def clear(self) -> None:
+        """Forget the predictions."""
+        self._entropies.clear()
+
+
+HELD = 2.0  # in units of 1 / momentum: then an eighth of the source is left
+SURPRISING = 3.0  # times the usual difference
+FOLLOWED = 0.2  # how fast the usual difference follows
+
+
+class Settling:
+    """Momentum that falls while the stream stays as it is."""
+
+    def __init__(self) -> None:
+        self._updates = 0
+        self._usual: float | None = None
+
+    def momentum(self, config: OndaConfig, online: Statistics, estimate: Estimate) -> float:
+        """The momentum of an update that is about to be made."""
+        if config.settled_momentum is None:
+            return config.momentum
+        found = difference(online, estimate)
+        if self._usual is not None and found > SURPRISING * self._usual:
+            self.restart()
+        self._usual = found if self._usual is None else _between(self._usual, found, FOLLOWED)
+        falling = config.momentum / (1 + max(0.0, config.momentum * self._updates - HELD))
+        self._updates += 1
+        return max(falling, min(config.settled_momentum, config.momentum))
+
+    def restart(self) -> None:
+        """The stream is a new one."""
+        self._updates, self._usual = 0, None
+
+
+def difference(online: Statistics, estimate: Estimate) -> float:
+    """Distance of an estimate's means from the statistics in use, 0 to 1, over all rows.
+
+    d^2 / (variance + d^2) is bounded: a channel that hardly varies cannot outweigh all others.
+    """
+    squared = (estimate.statistics.mean - online.mean).square()
+    rows = squared / (online.variance + squared).clamp(min=1e-12)
+    share = estimate.share.expand_as(rows)
+    return float((share * rows).sum() / share.sum().clamp(min=1e-12))
+
+
+def _between(a: float, b: float, share: float) -> float:
+    return a + share * (b - a)

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The normalisation statistics of a whole network as two flat vectors.
+
+A row is one channel of one domain of one layer; plain batch normalisation has one domain.
+Flat vectors make merging, mixing, saving and comparing statistics one operation each.
+
+Drift from the source is the symmetric KL divergence of the channels' Gaussians. On disk adapted
+statistics are one safetensors file that fits one network only.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from newfound_core.errors import BackboneError, CheckpointError
+from newfound_core.normalization import DomainBatchNorm
+from newfound_core.onda.config import OndaConfig
+from newfound_core.storage import write_bytes
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Mean and variance of every row."""
+
+    mean: Tensor  # [rows]
+    variance: Tensor  # [rows]
+
+    def lerp(self, other: "Statistics", share: Tensor | float) -> "Statistics":
+        """(1 - share) self + share other."""
+        return Statistics(
+            self.mean + share * (other.mean - self.mean),
+            self.variance + share * (other.variance - self.variance),
+        )
+
+
+class NormalizationLayers:
+    """The batch normalisation layers of a network, in order, and how rows map to them."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+        found = [(name, m) for name, m in network.named_modules() if _has_statistics(m)]
+        if not found:
+            raise BackboneError(
+                f"{type(network).__name__} has no batch normalisation with running statistics, "
+                "so there is nothing to adapt: choose a backbone with BN layers"
+            )
+        self.names = [name for name, _ in found]
+        self.modules = [module for _, module in found]
+        self.domains = [getattr(module, "domains", 1) for module in self.modules]
+        self.channels = [_mean(module).shape[-1] for module in self.modules]
+        device = _mean(self.modules[0]).device
+        per_layer = list(zip(self.domains, self.channels, strict=True))
+        # A group is one domain of one layer.
+        self.row_group = _repeated([c for k, c in per_layer for _ in range(k)]).to(device)
+        self.row_layer = _repeated([k * c for k, c in per_layer]).to(device)
+        self.group_layer = _repeated(self.domains).to(device)
+        self.row_channel = self._row_channel().to(device)
+        self.eps = torch.tensor([float(m.eps) for m in self.modules]).to(device)[self.row_layer]
+        self.plain = all(k == 1 for k in self.domains)
+
+    def _row_channel(self) -> Tensor:
+        """Place of each row in a vector with one value per layer and channel."""
+        starts = torch.tensor([0, *self.channels]).cumsum(0)
+        pieces = [
+            (start + torch.arange(c)).repeat(k)
+            for start, c, k in zip(starts[:-1], self.channels, self.domains, strict=True)
+        ]
+        return torch.cat(pieces)
+
+    def rows(self, index: int) -> slice:
+        """The rows of one layer."""
+        sizes = [k * c for k, c in zip(self.domains, self.channels, strict=True)]
+        start = sum(sizes[:index])
+        return slice(start, start + sizes[index])
+
+    def to_rows(self, channels: Tensor) -> Tensor:
+        """Repeat values [..., one per layer and channel] for every domain of the layer."""
+        return channels if self.plain else channels[..., self.row_channel]
+
+    def per_domain(self, values: dict[int, Tensor | float], like: Tensor) -> Tensor:
+        """One value per domain of each layer, [groups]; 0 for the layers not in `values`."""
+        parts = [
+            torch.as_tensor(values.get(index, 0.0)).to(like).expand(domains)
+            for index, domains in enumerate(self.domains)
+        ]
+        return torch.cat(parts)
+
+    def read(self) -> Statistics:
+        """A copy of the statistics that the network uses now."""
+        return Statistics(
+            torch.cat([_mean(m).detach().reshape(-1) for m in self.modules]),
+            torch.cat([_variance(m).detach().reshape(-1) for m in self.modules]),
+        )
+
+    @torch.no_grad()
+    def write(self, statistics: Statistics) -> None:
+        """Let the network use `statistics` from its next pass on."""
+        start = 0
+        for module in self.modules:
+            mean, variance = _mean(module), _variance(module)
+            rows = slice(start, start + mean.numel())
+            mean.copy_(statistics.mean[rows].view_as(mean))
+            variance.copy_(statistics.variance[rows].view_as(variance))
+            start = rows.stop
+
+    def fingerprint(self, source: Statistics) -> str:
+        """Digest of the network's layers, parameters and source statistics."""
+        digest = hashlib.sha256()
+        for name, tensor in self.network.named_parameters():
+            _digest(digest, name, tensor)
+        for name, k, c in zip(self.names, self.domains, self.channels, strict=True):
+            digest.update(f"{name} {k} {c};".encode())
+        _digest(digest, "mean", source.mean)
+        _digest(digest, "variance", source.variance)
+        return digest.hexdigest()
+
+
+def _digest(digest: "hashlib._Hash", name: str, tensor: Tensor) -> None:
+    digest.update(f"{name} {tensor.dtype} {list(tensor.shape)};".encode())
+    digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+
+
+def _repeated(times: list[int]) -> Tensor:
+    """0 times[0] times, 1 times[1] times, and so on."""
+    return torch.repeat_interleave(torch.arange(len(times)), torch.tensor(times))
+
+
+def _has_statistics(module: nn.Module) -> bool:
+    kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, DomainBatchNorm)
+    return isinstance(module, kinds) and module.running_mean is not None
+
+
+def _mean(module: nn.Module) -> Tensor:
+    assert isinstance(module.running_mean, Tensor)
+    return module.running_mean
+
+
+def _variance(module: nn.Module) -> Tensor:
+    assert isinstance(module.running_var, Tensor)
+    return module.running_var
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Symmetric KL divergence between source and current Gaussians, in nats."""
+
+    per_layer: dict[str, float]  # averaged over the channels (and domains) of the layer
+
+    @property
+    def mean(self) -> float:
+        """Over the layers."""
+        return sum(self.per_layer.values()) / len(self.per_layer)
+
+    @property
+    def maximum(self) -> float:
+        """Over the layers."""
+        return max(self.per_layer.values())
+
+
+def measure_drift(layers: NormalizationLayers, source: Statistics, now: Statistics) -> Drift:
+    """KL(source, now) + KL(now, source), with the variances that the layers divide by.
+
+    For Gaussians the logarithms cancel: ((v0 + d^2) / v1 + (v1 + d^2) / v0) / 2 - 1.
+    """
+    v0, v1 = source.variance.double() + layers.eps, now.variance.double() + layers.eps
+    square = (source.mean.double() - now.mean.double()) ** 2
+    divergence = ((v0 + square) / v1 + (v1 + square) / v0) / 2 - 1
+    sums = torch.zeros(len(layers.names), dtype=torch.float64, device=divergence.device)
+    sums.index_add_(0, layers.row_layer, divergence)
+    averages = sums / torch.bincount(layers.row_layer)
+    return Drift(dict(zip(layers.names, averages.tolist(), strict=True)))
+
+
+FORMAT = "newfound onda state 1"
+
+
+def write_state(
+    path: Path, online: Statistics, counters: dict[str, int], fingerprint: str, config: OndaConfig
+) -> None:
+    """Write the file in one step: a crash leaves the old one or the new one, never half."""
+    tensors = {"mean": online.mean.cpu(), "variance": online.variance.cpu()}
+    metadata = {
+        "format": FORMAT,
+        "network": fingerprint,
+        "counters": json.dumps(counters),
+        "config": json.dumps(asdict(config)),  # for the reader; statistics fit any options
+    }
+    write_bytes(path, save(tensors, metadata))
+
+
+def read_state(path: Path, rows: int, fingerprint: str) -> tuple[Statistics, dict[str, int]]:
+    """The statistics and counters of a file, or a `CheckpointError` that says what is wrong."""
+    tensors, metadata = _open(path)
+    if metadata.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{path} has format {metadata.get('format')!r}, expected {FORMAT!r}: it was not "
+            "saved by Onda.save, or by another version of newfound"
+        )
+    if metadata.get("network") != fingerprint:
+        raise CheckpointError(
+            f"{path} belongs to another network (its fingerprint differs): adapted statistics "
+            "fit only the parameters and source statistics they were made with. Delete the file "
+            "to start from the source, or load the checkpoint it was saved with"
+        )
+    mean, variance = tensors.get("mean"), tensors.get("variance")
+    if set(tensors) != {"mean", "variance"} or mean is None or variance is None:
+        raise CheckpointError(f"{path} holds {sorted(tensors)}, expected mean and variance")
+    good = mean.shape == variance.shape == (rows,) and _valid(mean, variance)
+    if not good:
+        raise CheckpointError(
+            f"{path} is damaged: expected {rows} finite means and variances that are not "
+            f"negative, found shapes {list(mean.shape)} and {list(variance.shape)}"
+        )
+    return Statistics(mean, variance), _counters(path, metadata)
+
+
+def _open(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} cannot be read as adapted statistics: {error}") from error
+
+
+def _valid(mean: Tensor, variance: Tensor) -> bool:
+    finite = torch.isfinite(mean).all() and torch.isfinite(variance).all()
+    return bool(finite and (variance >= 0).all())
+
+
+def _counters(path: Path, metadata: dict[str, str]) -> dict[str, int]:
+    try:
+        counters = json.loads(metadata["counters"])
+        return {str(name): int(value) for name, value in counters.items()}
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path} has damaged counters in its metadata") from error

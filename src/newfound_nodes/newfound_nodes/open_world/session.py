@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the open-world detector holds besides ROS: knowledge, unknown objects, learning jobs.
+
+Frames come from one thread, requests from others, job events from the queue's thread. The
+knowledge in use is a value that is replaced as a whole: a frame takes it once and is not disturbed
+by a change.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from newfound_core.detection.detector import (
+    Detection,
+    Detector,
+    embed_crops,
+    label_crops,
+    same_network,
+)
+from newfound_core.detection.tracking import Tracker, TrackerConfig
+from newfound_core.detection.unknown_objects import (
+    UnknownObject,
+    UnknownState,
+    embed_unknowns,
+    label_unknowns,
+)
+from newfound_core.detection.unknown_store import UnknownsConfig, UnknownStore, View
+from newfound_core.errors import DataError
+from newfound_core.knowledge.contents import (
+    Knowledge,
+    from_checkpoint,
+    read_knowledge,
+    without_class,
+)
+from newfound_core.knowledge.knowledge_base import ClassNote, KnowledgeBase
+from newfound_core.knowledge.labels import (
+    find_label,
+    label_problem,
+    normalise_label,
+    same_label,
+)
+from newfound_core.learning.job import Job, JobState, JobStatus, LearningOptions
+from newfound_core.models import check_device
+from newfound_nodes.open_world.learning_queue import COMMAND, LearningQueue
+from newfound_runtime.services import RequestError
+
+FEWEST_IMAGES = 2  # one to learn from, one to hold out
+_BUSY = "a class is being learned: wait for it, or call ~/cancel_learning"
+
+
+@dataclass(frozen=True)
+class KnowledgeInUse:
+    """The knowledge that labels frames now."""
+
+    version: int
+    knowledge: Knowledge
+    since: float  # s since 1970, when it came into use
+    classes: Mapping[str, ClassNote]
+    restorable: list[int]  # earlier versions on disk
+    unknown_embeddings: Mapping[str, np.ndarray] = field(default_factory=dict)  # by this network
+
+
+@dataclass(frozen=True)
+class FrameResult:
+    """What was found in a frame, and the version of the knowledge that labelled it."""
+
+    version: int
+    detections: list[Detection]
+    tracks: list[int]
+    unknown_ids: list[str]  # of the unknown object that each detection is; empty for none
+
+
+class SessionEvents(Protocol):
+    """What a session tells its owner, from any thread; must not call the session back."""
+
+    def knowledge_changed(self, in_use: KnowledgeInUse) -> None:
+        """Other knowledge labels frames from now on."""
+        ...
+
+    def unknown_changed(self, entry: UnknownObject) -> None:
+        """An unknown object is new, or has changed."""
+        ...
+
+    def job_changed(self, status: JobStatus) -> None:
+        """A learning job is somewhere else."""
+        ...
+
+    def storage_failed(self, message: str) -> None:
+        """The disk refuses."""
+        ...
+
+
+@dataclass(frozen=True)
+class SessionConfig:
+    """Where things are, and how much is kept."""
+
+    root: Path  # of the knowledge base
+    shipped: Path | None  # checkpoint that becomes the first version
+    device: str = "cpu"
+    versions_kept: int = 10
+    unknowns: UnknownsConfig = field(default_factory=UnknownsConfig)
+    queue_limit: int = 10
+    learning_timeout: float = 600.0  # s that a learning process may be without progress
+    learner: Sequence[str] = COMMAND
+
+
+class OpenWorldSession:
+    """The state of a detector, kept consistent on disk and in memory."""
+
+    def __init__(self, config: SessionConfig, detector: Detector, events: SessionEvents) -> None:
+        self._detector, self._events = detector, events
+        # Twice the regions of a frame: those that were lost for a moment come back.
+        tracks = max(TrackerConfig().max_tracks, 2 * detector.config.max_regions)
+        self._tracker = Tracker(TrackerConfig(max_tracks=tracks))
+        self._unknowns = UnknownStore(config.unknowns, events)
+        self._requests = threading.RLock()  # one request at a time
+        self._changes = threading.Lock()  # one change of the knowledge at a time
+        self._used: KnowledgeInUse | None = None  # by the last frame
+        self._last_job: JobStatus | None = None
+        check_device(config.device)  # or else no version could be read, for another reason
+        read = partial(read_knowledge, device=config.device)
+        self._base = KnowledgeBase(config.root, read, config.versions_kept)
+        try:
+            opened = self._base.open(from_checkpoint(config.shipped) if config.shipped else None)
+            self.warnings = [*opened.warnings, *self._unknowns.open(config.root / "unknowns")]
+            self.in_use = self._make_in_use(opened.version, opened.content)
+            self._unknowns.use_embeddings(self.in_use.unknown_embeddings)
+            self.jobs = LearningQueue(
+                config.root / "jobs",
+                self,
+                limit=config.queue_limit,
+                timeout=config.learning_timeout,
+                command=config.learner,
+            )
+            self._agree_with_jobs()
+            self.jobs.start()  # last, because its thread calls us
+        except BaseException:
+            self._base.close()
+            raise
+
+    def close(self) -> None:
+        """End all threads; a job at work is resumed by the next session."""
+        self.jobs.close()
+        self._unknowns.close()
+        self._base.close()
+
+    # Frames: one thread.
+
+    def process(self, rgb: np.ndarray, depth: np.ndarray | None, view: View) -> FrameResult:
+        """Find, label and track the objects of a frame."""
+        in_use = self.in_use
+        if in_use is not self._used:
+            self._begin_using(in_use)
+        found = self._detector.detect(rgb, depth, in_use.knowledge)
+        boxes = np.stack([d.box for d in found]) if found else np.zeros((0, 4), np.float32)
+        rows = np.stack([d.embedding for d in found]) if found else np.zeros((0, 0), np.float32)
+        tracks = self._tracker.update(boxes, rows).tolist()
+        ids = self._unknowns.update(view, found, tracks, self._tracker.tracks)
+        return FrameResult(in_use.version, found, tracks, ids)
+
+    def _begin_using(self, in_use: KnowledgeInUse) -> None:
+        """Between two frames: from here on, embeddings are those of the new network."""
+        same = self._used is not None and same_network(self._used.knowledge, in_use.knowledge)
+        if not same:
+            self._tracker.forget_embeddings()
+        self._unknowns.use_embeddings(in_use.unknown_embeddings, same_network=same)
+        self._used = in_use
+
+    # Requests: any thread. They raise a RequestError or another NewfoundError.
+
+    def learn(
+        self,
+        label: str,
+        unknown_id: str,
+        images: Callable[[], Mapping[str, bytes]],
+        options: LearningOptions,
+        *,
+        extend: bool = False,
+    ) -> tuple[str, int]:
+        """Queue a job; returns its id and how many are before it.
+
+        `images` decodes what came with the request, if it gets that far; `extend`: a known class
+        may be given further views.
+        """
+        with self._requests:  # two requests for one label must not both be granted
+            self._base.check()
+            if not self.in_use.knowledge.can_learn:
+                raise RequestError(
+                    "NOT_READY", "the model came without a memory: it would forget what it knows"
+                )
+            label = self._label_to_learn(label, extend)
+            self.jobs.check_room()
+            crops = self._crops(unknown_id) if unknown_id else {}
+            given = images()
+            found = {**crops, **given}
+            if len(found) < FEWEST_IMAGES:
+                raise RequestError(
+                    "BAD_IMAGES",
+                    f"{len(found)} usable images, at least {FEWEST_IMAGES} are needed",
+                )
+            sources = dict.fromkeys(crops, f"unknown {unknown_id}") | dict.fromkeys(
+                given, "request"
+            )
+            job = Job(label, options=options, sources=sources, unknown_id=unknown_id)
+            name, before = self.jobs.add(job, found)
+            self._unknowns.mark(unknown_id, UnknownState.LEARNING, label)
+        return name, before
+
+    def _label_to_learn(self, label: str, extend: bool) -> str:
+        label = normalise_label(label)
+        if problem := label_problem(label):
+            raise RequestError("INVALID_LABEL", problem)
+        known = find_label(label, self.in_use.knowledge.labels)
+        if known is not None and not extend:
+            raise RequestError(
+                "LABEL_EXISTS",
+                f"a class {known!r} is known already; the parameter extend_known lets it be "
+                "extended",
+            )
+        if (learning := find_label(label, self.jobs.labels())) is not None:
+            raise RequestError("LABEL_EXISTS", f"{learning!r} is being learned already")
+        return known or label
+
+    def _crops(self, unknown_id: str) -> dict[str, bytes]:
+        entry = self._entry(unknown_id)
+        if entry.state == UnknownState.LEARNING:
+            raise RequestError("LABEL_EXISTS", f"it is being learned already, as {entry.label!r}")
+        return {f"crop_{number:03d}.jpg": crop.image for number, crop in enumerate(entry.crops)}
+
+    def dismiss(self, unknown_id: str) -> None:
+        """Do not announce an unknown object again."""
+        with self._requests:  # it must not begin to be learned meanwhile
+            self._base.check()
+            entry = self._entry(unknown_id)
+            if entry.state == UnknownState.LEARNING:
+                raise RequestError("BUSY", f"it is being learned as {entry.label!r}")
+            self._unknowns.mark(unknown_id, UnknownState.DISMISSED)
+
+    def forget(self, label: str) -> None:
+        """Use knowledge without a class."""
+        with self._requests:
+            self._base.check()
+            labels = self.in_use.knowledge.labels
+            label = normalise_label(label)
+            if label not in labels:
+                known = ", ".join(labels[:20])
+                raise RequestError("UNKNOWN_LABEL", f"no class {label[:100]!r}; known: {known}")
+            if len(labels) == 1:
+                raise RequestError("LAST_CLASS", "it is the only class: one has to stay")
+            if self.jobs.busy:
+                raise RequestError("BUSY", _BUSY)
+            with self._changes:
+                write = without_class(self._base.folder(self.in_use.version), label)
+                self._use(self._base.add(write, f"forgot {label!r}"))
+
+    def restore(self, version: int) -> None:
+        """Use an earlier version again, as a new one that is its copy."""
+        with self._requests:
+            self._base.check()
+            if self.jobs.busy:
+                raise RequestError("BUSY", _BUSY)
+            with self._changes:
+                self._use(self._base.copy(version))
+
+    def unknown(self, unknown_id: str) -> UnknownObject | None:
+        """The entry of an unknown object."""
+        return self._unknowns.get(unknown_id)
+
+    def unknowns(self) -> list[UnknownObject]:
+        """All unknown objects, the one seen last at the end."""
+        return self._unknowns.all()
+
+    def announce(self, unknown_id: str) -> None:
+        """Publish an unknown object again."""
+        self._unknowns.announce(unknown_id)
+
+    def tick(self) -> None:
+        """Remove unknown objects that are too old, store what has changed; once a second."""
+        self._unknowns.tick()
+
+    def errors(self) -> list[str]:
+        """What keeps the session from keeping what it learns, a sentence each."""
+        problem = self._base.problem()
+        return [problem] if problem else []
+
+    def problems(self) -> list[str]:
+        """What else a person should look at, a sentence each."""
+        found = [*self.warnings, self._unknowns.problem()]
+        job = self._last_job
+        if job is not None and job.state in (JobState.FAILED, JobState.REJECTED):
+            found.append(f"learning {job.label!r} {job.state}: {job.message}")
+        return [problem for problem in found if problem]
+
+    def _entry(self, unknown_id: str) -> UnknownObject:
+        entry = self._unknowns.get(unknown_id)
+        if entry is None:
+            reason = f"no unknown object has the id {unknown_id[:60]!r}"
+            raise RequestError("UNKNOWN_ID", reason)
+        return entry
+
+    # For the learning queue, in its thread.
+
+    def version(self) -> int:
+        """The version in use."""
+        return self.in_use.version
+
+    def adopt(self, job: str, label: str, checkpoint: Path) -> int:
+        """Use what a job has learned; return its version.
+
+        A job that is looked at again has a version already. Unless that is newer than the one in
+        use it stays unused: since then a class was forgotten, or an earlier version restored.
+        """
+        with self._changes:
+            expected = [*self.in_use.knowledge.labels]
+            expected += [] if label in expected else [label]
+            version = self._base.adopt(checkpoint, expected, f"learned {label!r}", job)
+            if version <= self.in_use.version:
+                return version
+
+            def check(knowledge: Knowledge) -> None:
+                if sorted(knowledge.labels) != sorted(expected):
+                    raise DataError(f"it knows {knowledge.labels}, expected {expected}")
+
+            return self._use(version, check)
+
+    def job_changed(self, status: JobStatus, job: Job | None) -> None:
+        """A job is somewhere else; a final one decides what becomes of its unknown object."""
+        if status.state.final:
+            self._last_job = status
+            learned = status.state is JobState.DONE
+            state = UnknownState.LEARNED if learned else UnknownState.WAITING
+            with self._requests:  # a job may end before the request has marked its object
+                if job is not None:
+                    self._unknowns.mark(job.unknown_id, state, status.label * learned)
+        self._events.job_changed(status)
+
+    # Knowledge.
+
+    def _use(self, version: int, check: Callable[[Knowledge], None] = lambda _: None) -> int:
+        before = self.in_use.knowledge.labels
+        self.in_use = self._make_in_use(version, self._base.switch(version, check))
+        self._events.knowledge_changed(self.in_use)
+        new = set(self.in_use.knowledge.labels) - set(before)
+        if new:
+            self._release_known(self.in_use.knowledge, new)
+        return version
+
+    def _make_in_use(self, version: int, knowledge: Knowledge) -> KnowledgeInUse:
+        note = self._base.note(version)
+        return KnowledgeInUse(
+            version,
+            knowledge,
+            time.time(),
+            note.classes if note else {},
+            [other for other in self._base.versions() if other != version],
+            embed_unknowns(self.unknowns(), lambda crops: embed_crops(knowledge, crops)),
+        )
+
+    def _release_known(self, knowledge: Knowledge, new: set[str]) -> None:
+        """Other unknown objects may be of a class that was just learned."""
+        waiting = [entry for entry in self.unknowns() if entry.state == UnknownState.WAITING]
+        labels = label_unknowns(waiting, lambda crops: label_crops(knowledge, crops))
+        for unknown_id, label in labels.items():
+            if label in new:
+                self._unknowns.release(unknown_id, label)
+
+    def _agree_with_jobs(self) -> None:
+        """An unknown object is being learned if a job says so: jobs are written first."""
+        jobs = [job for job in self.jobs.folders.unfinished().values() if job is not None]
+        for job in jobs:
+            self._unknowns.mark(job.unknown_id, UnknownState.LEARNING, job.label)
+        for entry in self.unknowns():
+            if entry.state != UnknownState.LEARNING:
+                continue
+            if any(same_label(entry.label, job.label) for job in jobs):
+                continue
+            # The job ended, and the process was killed before it could note it.
+            learned = entry.label in self.in_use.knowledge.labels
+            state = UnknownState.LEARNED if learned else UnknownState.WAITING
+            self._unknowns.mark(entry.id, state, entry.label * learned)

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A robot at the simulated bench: the real detector in its own process, a camera over DDS."""
+
+import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import yaml
+from sensor_msgs.msg import CompressedImage, Image
+from std_msgs.msg import Header
+
+from newfound_core.detection.crops import crops_of
+from newfound_core.detection.depth_relief import DepthRelief
+from newfound_core.detection.detector import Detector, DetectorConfig
+from newfound_core.detection.unknown_store import UnknownsConfig, View
+from newfound_core.knowledge.contents import read_knowledge
+from newfound_core.learning.job import LearningOptions
+from newfound_msgs.msg import LearningStatus, OpenWorldDetections, UnknownObject
+from newfound_msgs.srv import AddUnknownClass
+from newfound_nodes.open_world.messages import detections_message, learning_message
+from newfound_nodes.open_world.services import usable_images
+from newfound_nodes.open_world.session import OpenWorldSession, SessionConfig
+from newfound_runtime.testing import Harness, eventually
+from newfound_sim.clip import load_clip
+from newfound_training.detector.coco import read_depth, read_pictures, read_rgb
+from newfound_training.detector.measures import Scene
+from studies.inside_learner import learn_inside
+
+NODE = "/open_world_detector"
+CROP_GAP = 1  # frame: those of the films are far apart
+FULLY_SEEN = 0.5  # share of an object that must be visible for it to count
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One frame of the camera and what is in it."""
+
+    rgb: np.ndarray
+    depth: np.ndarray  # uint16 millimetres
+    boxes: np.ndarray
+    labels: tuple[str, ...]
+
+
+def clip_shots(folder: Path) -> list[Shot]:
+    """The frames of a clip."""
+    clip, shots = load_clip(folder), []
+    for frame in clip.frames:
+        rgb = cv2.cvtColor(cv2.imread(str(folder / frame.image)), cv2.COLOR_BGR2RGB)
+        depth = cv2.imread(str(folder / str(frame.depth)), cv2.IMREAD_UNCHANGED)
+        seen = [o for o in clip.truths[frame.truth].objects if o.visible >= FULLY_SEEN]
+        boxes = np.array([o.box for o in seen], np.float32).reshape(-1, 4)
+        boxes[:, 2:] += boxes[:, :2]
+        shots.append(Shot(rgb, depth, boxes, tuple(o.label for o in seen)))
+    return shots
+
+
+def scene_shots(folder: Path) -> list[Shot]:
+    """Single pictures of `python -m newfound_sim generate detection`."""
+    return [
+        Shot(read_rgb(p), np.rint(read_depth(p) * 1e3).astype(np.uint16), p.boxes, p.labels)
+        for p in read_pictures(folder)
+    ]
+
+
+class Robot:
+    """The node, its camera, and everything that it says."""
+
+    def __init__(self, folder: Path, **parameters: Any) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.base = folder / "knowledge"
+        chosen = {
+            "knowledge_base": str(self.base),
+            "image_topic": "/camera/image_raw",
+            "image_reliability": "reliable",
+            "depth_topic": "/camera/depth",
+            "depth_timeout": 5.0,
+            "proposer": "depth",
+            "crop_gap": CROP_GAP,
+        } | parameters
+        file = folder / "parameters.yaml"
+        file.write_text(yaml.safe_dump({NODE: {"ros__parameters": chosen}}))
+        self.ros = Harness()
+        self.detections = self.ros.collect(OpenWorldDetections, f"{NODE}/detections")
+        self.unknowns = self.ros.collect(UnknownObject, f"{NODE}/unknowns")
+        self.learning = self.ros.collect(LearningStatus, f"{NODE}/learning")
+        self._image = self.ros.publisher(Image, "/camera/image_raw")
+        self._depth = self.ros.publisher(Image, "/camera/depth")
+        run = "from newfound_runtime.executable import main; main('open_world_detector')"
+        command = ("-c", run, "--ros-args", "--params-file")
+        self.process = self.ros.process(*command, str(file))
+        self.ros.becomes_active(NODE)
+        for publisher in (self._image, self._depth):
+            self.ros.connected(publisher)
+        self._number = 0
+
+    def look(self, shot: Shot) -> OpenWorldDetections:
+        """Show a frame; what was detected in it."""
+        self._number += 1
+        header = Header(frame_id="camera")
+        header.stamp.sec = self._number
+        self._depth.publish(_image(header, "16UC1", shot.depth))
+        self._image.publish(_image(header, "rgb8", shot.rgb))
+        return eventually(
+            lambda: next(
+                (d for d in self.detections[-5:] if d.header.stamp.sec == self._number), None
+            ),
+            f"detections of frame {self._number}",
+        )
+
+    def learn(self, request: AddUnknownClass.Request, timeout: float = 900.0) -> LearningStatus:
+        """Have a thing learned; how it ended."""
+        added = self.ros.call(AddUnknownClass, f"{NODE}/add_unknown_class", request)
+        assert added.result == added.RESULT_OK, added.message
+        return eventually(
+            lambda: next(
+                (s for s in list(self.learning) if s.job_id == added.job_id and s.state >= 10),
+                None,
+            ),
+            f"end of learning {request.label}",
+            timeout,
+        )
+
+    def close(self) -> None:
+        self.ros.close()
+
+
+class RobotWithoutRos:
+    """The same without nodes, DDS and a process for learning: where the machine is busy."""
+
+    def __init__(self, folder: Path, checkpoint: str, **options: Any) -> None:
+        learn_inside()
+        self.base = folder / "knowledge"
+        self._options = LearningOptions(**options)
+        config = SessionConfig(
+            self.base, Path(checkpoint), unknowns=UnknownsConfig(crop_gap=CROP_GAP)
+        )
+        self._session = OpenWorldSession(config, Detector(DepthRelief()), NoEvents())
+        self._number = 0
+
+    def look(self, shot: Shot) -> OpenWorldDetections:
+        """Show a frame; what was detected in it."""
+        self._number += 1
+        height, width = shot.rgb.shape[:2]
+        view = View(self._number * 10**9, "camera", width, height)
+        result = self._session.process(shot.rgb, shot.depth.astype(np.float32) * 1e-3, view)
+        return detections_message(Header(), result)
+
+    def learn(self, request: AddUnknownClass.Request) -> LearningStatus:
+        """Have a thing learned; how it ended."""
+        job, _ = self._session.learn(
+            request.label,
+            request.unknown_id,
+            lambda: usable_images(request.images),
+            self._options,
+        )
+        ended = eventually(
+            lambda: (s := self._session.jobs.status(job)) and s.state.final and s,
+            request.label,
+            timeout=3600,
+        )
+        return learning_message(ended, Header().stamp)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def said(shot: Shot, message: OpenWorldDetections) -> Scene:
+    """A frame and what the node said of it, to be measured."""
+    found = message.detections
+    regions = [d.region for d in found]
+    boxes = [
+        [r.x_offset, r.y_offset, r.x_offset + r.width, r.y_offset + r.height] for r in regions
+    ]
+    return Scene(
+        shot.boxes,
+        shot.labels,
+        np.array(boxes, np.float32).reshape(-1, 4),
+        tuple(d.label for d in found),
+        tuple(d.score for d in found),
+    )
+
+
+def judged(base: Path, shots: Iterable[Shot]) -> list[Scene]:
+    """What the node would say of frames with the knowledge that it uses now.
+
+    It is not shown them: it would gather views of unknown things from them.
+    """
+    knowledge, detector = read_knowledge(base / "current"), Detector(DepthRelief())
+    scenes = []
+    for shot in shots:
+        found = detector.detect(shot.rgb, shot.depth.astype(np.float32) * 1e-3, knowledge)
+        boxes = np.array([d.box for d in found], np.float32).reshape(-1, 4)
+        labels, scores = tuple(d.label for d in found), tuple(d.score for d in found)
+        scenes.append(Scene(shot.boxes, shot.labels, boxes, labels, scores))
+    return scenes
+
+
+def pointed_out(shots: Iterable[Shot], label: str) -> list[CompressedImage]:
+    """A person's crops of a thing, one of each frame that it is in."""
+    crops = []
+    for shot in shots:
+        own = np.array([name == label for name in shot.labels], bool)
+        for crop in crops_of(shot.rgb, shot.boxes[own], DetectorConfig().margin):
+            jpeg = cv2.imencode(".jpg", cv2.cvtColor(crop, cv2.COLOR_RGB2BGR))[1]
+            crops.append(CompressedImage(format="jpeg", data=array.array("B", jpeg.tobytes())))
+    return crops
+
+
+def unknown_ids(shots: Sequence[Shot], messages: Sequence[OpenWorldDetections]) -> dict[str, str]:
+    """Which unknown object of the node each class is, by where it was seen."""
+    votes: dict[str, Counter[str]] = {}
+    for shot, message in zip(shots, messages, strict=True):
+        for label, match in zip(shot.labels, said(shot, message).matches(), strict=True):
+            name = message.detections[match].unknown_id if match >= 0 else ""
+            if name:
+                votes.setdefault(label, Counter())[name] += 1
+    return {label: counts.most_common(1)[0][0] for label, counts in votes.items()}
+
+
+class NoEvents:
+    """Ignores what a session reports."""
+
+    def knowledge_changed(self, in_use: object) -> None:
+        pass
+
+    unknown_changed = job_changed = storage_failed = knowledge_changed
+
+
+def _image(header: Header, encoding: str, pixels: np.ndarray) -> Image:
+    height, width = pixels.shape[:2]
+    step = pixels.nbytes // height
+    message = Image(header=header, height=height, width=width, encoding=encoding, step=step)
+    message.data = array.array("B", pixels.tobytes())
+    return message

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the studies measure; the measurements themselves are `python -m studies.<name>`."""
+
+import numpy as np
+import pytest
+
+from newfound_sim.workbench import DOMAINS
+from newfound_training.detector.measures import Scene
+from studies.bench_films import ARCS
+from studies.learn_on_the_bench import MET, mistaken, names_given, unlearned_named
+from studies.proxy_workbench import summarise, table
+
+BOXES = np.array([[0, 0, 10, 10], [20, 0, 30, 10], [40, 0, 50, 10], [60, 0, 70, 10]], float)
+
+
+def test_a_new_name_given_to_other_things_is_counted():
+    truth = ("mug", "ball", "carrot", "carrot")
+    said = ("mug", "ball", "ball")  # the last carrot is not found
+    scene = Scene(BOXES, truth, BOXES[:3], said, (1.0,) * 3)
+    names = names_given([scene])
+    assert names == {
+        ("mug", "mug"): 1,
+        ("ball", "ball"): 1,
+        ("carrot", "ball"): 1,
+        ("carrot", ""): 1,
+    }
+    assert mistaken(names, "ball") == pytest.approx(1 / 3)
+    assert unlearned_named(names, ["carrot"]) == pytest.approx(1 / 2)
+    assert unlearned_named(names, []) is None
+
+
+def test_what_comes_soon_after_a_meeting_is_seen_from_another_side():
+    eyes = np.array([pose.eye for pose in ARCS["meeting"].poses()])
+    around = np.degrees(np.unwrap(np.arctan2(eyes[:, 1] - 0.02, eyes[:, 0])))
+    assert len(eyes) > MET
+    assert np.ptp(around[:MET]) > 120
+    assert (np.diff(around) > 0).all()  # so no side comes twice
+
+
+def test_pairs_of_domains_are_averaged_by_what_changed():
+    # An accuracy that falls by 0.1 for each changed condition, and by 0.05 more for the camera.
+    accuracy = {
+        a: {
+            b: 0.9 - 0.1 * x.changes(y) - 0.05 * (x.camera != y.camera) for b, y in DOMAINS.items()
+        }
+        for a, x in DOMAINS.items()
+    }
+    result = summarise(accuracy)
+    rows = result["accuracy_by_changes"]
+    assert [rows[n]["pairs"] for n in range(4)] == [12, 48, 60, 24]
+    assert rows[0]["mean"] == pytest.approx(0.9)
+    assert rows[1]["mean"] == pytest.approx(0.8 - 0.05 / 4)  # 12 of 48 pairs change the camera
+    assert rows[3]["mean"] == pytest.approx(0.55)
+    assert result["accuracy_by_condition"] == pytest.approx(
+        {"illumination": 0.8, "camera": 0.75, "background": 0.8}
+    )
+    assert "| 3 | 55.0% ± 0.0% | 24 |" in table(result)
