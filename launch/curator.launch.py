@@ -3,7 +3,7 @@
 
     ros2 launch newfound_bringup curator.launch.py cameras:=front,rear
 
-newfound.launch.py does the work, and has the arguments.
+The same as newfound.launch.py with nodes:=curator, which has the other arguments.
 """
 
 from pathlib import Path
@@ -14,6 +14,5 @@ from launch.actions import IncludeLaunchDescription
 
 def generate_launch_description() -> LaunchDescription:
     suite = str(Path(__file__).with_name("newfound.launch.py"))
-    return LaunchDescription(
-        [IncludeLaunchDescription(suite, launch_arguments={"nodes": "curator"}.items())]
-    )
+    nodes = {"nodes": "curator"}
+    return LaunchDescription([IncludeLaunchDescription(suite, launch_arguments=nodes.items())])

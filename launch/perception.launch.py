@@ -3,7 +3,8 @@
 
     ros2 launch newfound_bringup perception.launch.py cameras:=front,rear
 
-newfound.launch.py does the work, and has the arguments.
+The same as newfound.launch.py with nodes:=adaptive_classifier,place_categorizer, which has the
+other arguments.
 """
 
 from pathlib import Path
@@ -14,5 +15,5 @@ from launch.actions import IncludeLaunchDescription
 
 def generate_launch_description() -> LaunchDescription:
     suite = str(Path(__file__).with_name("newfound.launch.py"))
-    both = {"nodes": "adaptive_classifier,place_categorizer"}
-    return LaunchDescription([IncludeLaunchDescription(suite, launch_arguments=both.items())])
+    nodes = {"nodes": "adaptive_classifier,place_categorizer"}
+    return LaunchDescription([IncludeLaunchDescription(suite, launch_arguments=nodes.items())])

@@ -3,29 +3,16 @@
 
     ros2 launch newfound_bringup place_categorizer.launch.py checkpoint:=/path/to/model
 
-newfound.launch.py does the work, and has the other arguments.
+The same as newfound.launch.py with nodes:=place_categorizer, which has the other arguments.
 """
 
 from pathlib import Path
 
 from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription
-from launch.substitutions import LaunchConfiguration
+from launch.actions import IncludeLaunchDescription
 
 
 def generate_launch_description() -> LaunchDescription:
     suite = str(Path(__file__).with_name("newfound.launch.py"))
-    chosen = {
-        "nodes": "place_categorizer",
-        "places_checkpoint": LaunchConfiguration("checkpoint"),
-    }
-    return LaunchDescription(
-        [
-            DeclareLaunchArgument(
-                "checkpoint",
-                default_value="",
-                description="Folder or name of the model; empty: as in the parameter files.",
-            ),
-            IncludeLaunchDescription(suite, launch_arguments=chosen.items()),
-        ]
-    )
+    nodes = {"nodes": "place_categorizer"}
+    return LaunchDescription([IncludeLaunchDescription(suite, launch_arguments=nodes.items())])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node that asks the web what things are called and what they look like.
+"""The node that asks the web for labels and images.
 
     ros2 launch newfound_bringup web_query.launch.py contact:=robots@example.org
 
-newfound.launch.py does the work, and has the arguments.
+The same as newfound.launch.py with nodes:=web_query, which has the other arguments.
 """
 
 from pathlib import Path
@@ -14,6 +14,5 @@ from launch.actions import IncludeLaunchDescription
 
 def generate_launch_description() -> LaunchDescription:
     suite = str(Path(__file__).with_name("newfound.launch.py"))
-    return LaunchDescription(
-        [IncludeLaunchDescription(suite, launch_arguments={"nodes": "web_query"}.items())]
-    )
+    nodes = {"nodes": "web_query"}
+    return LaunchDescription([IncludeLaunchDescription(suite, launch_arguments=nodes.items())])

@@ -6,13 +6,14 @@ import signal
 import subprocess
 from importlib.metadata import entry_points
 
+import psutil
 import pytest
 import yaml
 from rcl_interfaces.srv import GetParameters
 
 from newfound_core.testing import tiny
 from newfound_runtime.container import GROUP
-from newfound_runtime.testing import ACTIVE, INACTIVE, UNCONFIGURED, eventually
+from newfound_runtime.testing import ACTIVE, INACTIVE, UNCONFIGURED, eventually, values
 from tests import ROOT
 
 ECHO = "newfound_runtime.testing.Echo"
@@ -48,32 +49,61 @@ def test_an_argument_sets_a_parameter_that_its_nodes_have():
     assert set(suite.ALL) == set(NODES)
 
 
+class Launched:
+    """A running `ros2 launch`, everything it prints, and how it ended."""
+
+    def __init__(self, command, environment, folder):
+        self.folder = folder  # its temporary files
+        self.log = folder / "output.txt"
+        with self.log.open("w") as file:
+            self.process = subprocess.Popen(
+                command, env=environment, stdout=file, stderr=subprocess.STDOUT, text=True
+            )
+
+    def wait(self, timeout=60.0):
+        """The exit code and what was printed."""
+        return self.process.wait(timeout), self.log.read_text()
+
+    def interrupt(self):
+        """End it as Ctrl-C does."""
+        self.process.send_signal(signal.SIGINT)
+        return self.wait()
+
+    def __call__(self):
+        """End it, cleanly, and return what it printed."""
+        code, text = self.interrupt()
+        assert code == 0, text
+        return text
+
+    def children(self):
+        """Its processes, by number."""
+        found = psutil.Process(self.process.pid).children(recursive=True)
+        return {child.pid: child for child in found if child.status() != psutil.STATUS_ZOMBIE}
+
+    def left_behind(self):
+        """Temporary files of the launch that are still there."""
+        return [path.name for path in self.folder.iterdir() if path != self.log]
+
+
 @pytest.fixture
 def launch(ros, tmp_path):
-    """Start a launch file of ours; returns a function that ends it and gives what it printed."""
+    """Start a launch file of ours; calling what it returns ends it and gives what it printed."""
     started = []
 
     def start(file, *arguments):
+        folder = tmp_path / f"temporary_{len(started)}"
+        folder.mkdir()
+        logs = tmp_path / "logs"
+        environment = {**ros.environment, "ROS_LOG_DIR": str(logs), "ROS_HOME": str(logs)}
+        environment["TMPDIR"] = str(folder)
         command = ["ros2", "launch", "newfound_bringup", file, *arguments]
-        environment = {**ros.environment, "ROS_LOG_DIR": str(tmp_path), "ROS_HOME": str(tmp_path)}
-        process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        started.append(process)
-
-        def end():
-            process.send_signal(signal.SIGINT)
-            text, _ = process.communicate(timeout=60)
-            assert process.returncode == 0, text
-            return text
-
-        return end
+        started.append(Launched(command, environment, folder))
+        return started[-1]
 
     yield start
-    for process in started:
-        if process.poll() is None:  # the test failed; launch must end its own processes
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=60)
+    for launched in started:
+        if launched.process.poll() is None:  # the test failed; launch must end its own processes
+            launched.interrupt()
 
 
 @pytest.mark.slow
@@ -94,14 +124,14 @@ def test_both_nodes_run_for_each_of_two_cameras(ros, launch, tmp_path, composed)
     for camera in ("front", "rear"):
         for node in ("adaptive_classifier", "place_categorizer"):
             ros.becomes_active(f"/robot/{camera}/{node}")
-    values = {}
+    filters = {}
     for camera in ("front", "rear"):
         request = GetParameters.Request(names=["image_topic", "checkpoint", "filter"])
         service = f"/robot/{camera}/place_categorizer/get_parameters"
         topic, checkpoint, filtered = ros.call(GetParameters, service, request).values
-        values[camera] = filtered.bool_value
+        filters[camera] = filtered.bool_value
         assert (topic.string_value, checkpoint.string_value) == ("image_raw", str(places))
-    assert values == {"front": False, "rear": True}
+    assert filters == {"front": False, "rear": True}
     assert end().count("process has finished cleanly") == (1 if composed == "true" else 4)
 
 
@@ -131,10 +161,10 @@ def test_a_manager_brings_the_suite_up_for_two_cameras(ros, launch, tmp_path):
             ros.change(name, transition)
             eventually(lambda name=name, state=state: ros.state(name) == state, f"{name} {state}")
     request = GetParameters.Request(names=["detector", "web_query", "fetch_images"])
-    values = ros.call(GetParameters, "/robot/b/curator/get_parameters", request).values
-    assert values[0].string_value == "open_world_detector"
-    assert values[1].string_value == "/robot/web_query"
-    assert values[2].integer_value == 0, "simulation.yaml counts"
+    found = ros.call(GetParameters, "/robot/b/curator/get_parameters", request).values
+    assert found[0].string_value == "open_world_detector"
+    assert found[1].string_value == "/robot/web_query"
+    assert found[2].integer_value == 0, "simulation.yaml counts"
     assert end().count("process has finished cleanly") == 3
 
 
@@ -147,11 +177,124 @@ def test_the_open_world_detector_starts_with_what_is_shipped(ros, launch, tmp_pa
     assert "process has finished cleanly" in end()
 
 
-def test_the_container_comes_up_and_ends_with_ctrl_c(ros, launch, tmp_path):
+@pytest.fixture
+def echo_file(tmp_path):
+    """A parameter file that lists one small node."""
     parameters = tmp_path / "robot.yaml"
     parameters.write_text(yaml.safe_dump({
         "/**/container": {"ros__parameters": {"nodes": [f"{ECHO}:rear/second"]}},
     }))  # fmt: skip
-    end = launch("container.launch.py", f"params_file:={parameters}", "namespace:=robot")
+    return f"params_file:={parameters}"
+
+
+def test_the_container_comes_up_and_ends_with_ctrl_c(ros, launch, echo_file):
+    end = launch("container.launch.py", echo_file, "namespace:=robot")
     ros.becomes_active("/robot/rear/second")
     assert "process has finished cleanly" in end()
+    assert end.left_behind() == []
+
+
+def killed(launched):
+    """Kill the container with SIGKILL; its process number."""
+    [container] = [p for p in launched.children().values() if "container" in p.cmdline()[1]]
+    container.kill()
+    return container.pid
+
+
+def test_a_killed_container_is_back_within_seconds(ros, launch, echo_file):
+    end = launch("container.launch.py", echo_file)
+    ros.becomes_active("/rear/second")
+    diagnostics = ros.diagnostics("/rear/second")
+    dead = killed(end)
+    found = eventually(
+        lambda: (s := diagnostics()) and values(s).get("pid") not in (None, str(dead)) and s,
+        "diagnostics of another process",
+        timeout=30.0,
+    )
+    assert int(values(found)["pid"]) in end.children()
+    assert end.process.poll() is None
+    ros.becomes_active("/rear/second")
+    text = end()
+    assert "process has died" in text
+    assert end.left_behind() == []
+
+
+def test_without_respawn_a_killed_container_fails_the_launch(ros, launch, echo_file):
+    launched = launch("container.launch.py", echo_file, "respawn:=false")
+    ros.becomes_active("/rear/second")
+    killed(launched)
+    code, text = launched.wait()
+    assert code != 0
+    assert "died with exit code -9, and respawn is off" in text
+    assert launched.left_behind() == []
+
+
+@pytest.mark.slow
+def test_a_process_that_keeps_dying_fails_the_launch(launch, tmp_path):
+    nothing = tmp_path / "nothing.yaml"
+    nothing.write_text("/container: {ros__parameters: {nodes: ['no.such.Node']}}")
+    code, text = launch("container.launch.py", f"params_file:={nothing}").wait(120.0)
+    assert code != 0
+    assert "ended 5 times in a row" in text
+    assert text.count("process started with pid") == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["params_file:=no_such_file.yaml"], "params_file: there is no file"),
+        (["nodes:=teapot"], "no node teapot"),
+        (["checkpoint:=model"], "use classifier_checkpoint"),
+    ],
+)
+def test_what_cannot_be_met_ends_the_launch_with_an_error(launch, arguments, error):
+    launched = launch("newfound.launch.py", *arguments)
+    code, text = launched.wait()
+    assert code != 0
+    assert error in text
+    assert "Traceback" not in text
+    assert "process started" not in text
+    assert launched.left_behind() == []
+
+
+def test_a_name_in_the_file_that_no_node_has_is_warned_about(ros, launch, tmp_path):
+    own = tmp_path / "own.yaml"
+    nodes = ["/**/web_query", "/robot/web_query", "/**/curator", "/rear/web_query", "/**/webquery"]
+    own.write_text(yaml.safe_dump({name: {"ros__parameters": {}} for name in nodes}))
+    end = launch("web_query.launch.py", "namespace:=robot", f"params_file:={own}")
+    ros.becomes_active("/robot/web_query")
+    warned = [line for line in end().splitlines() if "no node launched here" in line]
+    assert len(warned) == 2
+    assert "is called /**/webquery," in warned[0]
+    assert "is called /rear/web_query," in warned[1]
+
+
+def importing_torch(process):
+    return any("torch" in region.path for region in process.memory_maps())
+
+
+def test_ctrl_c_while_torch_is_being_imported_prints_no_traceback(launch, tmp_path):
+    checkpoint = tiny(tmp_path / "model", "source")
+    launched = launch("adaptive_classifier.launch.py", f"checkpoint:={checkpoint}")
+    children = launched.children
+    eventually(lambda: any(importing_torch(child) for child in children().values()), "torch")
+    _, text = launched.interrupt()
+    assert "Traceback" not in text
+    assert launched.left_behind() == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "meant"),
+    [
+        ("/**", "/robot/curator", True),
+        ("/**/curator", "/curator", True),
+        ("/**/curator", "/robot/front/curator", True),
+        ("/*/curator", "/front/curator", True),
+        ("/*/curator", "/robot/front/curator", False),
+        ("/front/curator", "/robot/front/curator", False),
+        ("/robot/**", "/robot/front/curator", True),
+        ("/**/front/*", "/robot/front/curator", True),
+    ],
+)
+def test_patterns_of_a_parameter_file_mean_what_they_mean_to_ros(pattern, name, meant):
+    assert module_of(ROOT / "launch/newfound.launch.py")._matches(pattern, name) is meant
