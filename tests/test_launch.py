@@ -6,12 +6,15 @@ import signal
 import subprocess
 from importlib.metadata import entry_points
 
+import cv2
 import psutil
 import pytest
 import yaml
 from rcl_interfaces.srv import GetParameters
+from sensor_msgs.msg import CompressedImage
 
-from newfound_core.testing import tiny
+from newfound_core.testing import COLOURS, square, tiny, tiny_open_world
+from newfound_msgs.srv import AddUnknownClass, ListClasses
 from newfound_runtime.container import GROUP
 from newfound_runtime.testing import ACTIVE, INACTIVE, UNCONFIGURED, eventually, values
 from tests import ROOT
@@ -217,6 +220,39 @@ def test_a_killed_container_is_back_within_seconds(ros, launch, echo_file):
     text = end()
     assert "process has died" in text
     assert end.left_behind() == []
+
+
+@pytest.mark.slow
+def test_knowledge_is_whole_after_the_container_was_killed(ros, launch, tmp_path):
+    """Killed while a class is being learned: the job is resumed, and nothing is lost."""
+    shipped = tiny_open_world(tmp_path / "shipped")
+    end = launch(
+        "newfound.launch.py",
+        "nodes:=open_world_detector",
+        f"detector_checkpoint:={shipped}",
+        f"knowledge_base:={tmp_path / 'base'}",
+        "proposer:=whole_image",
+    )
+    node = "/camera/open_world_detector"
+    ros.becomes_active(node)
+    images = [
+        CompressedImage(
+            format="png", data=cv2.imencode(".png", square((230, 220, 40), n))[1].tobytes()
+        )
+        for n in range(4)
+    ]
+    request = AddUnknownClass.Request(label="lemon", images=images)
+    added = ros.call(AddUnknownClass, f"{node}/add_unknown_class", request)
+    assert added.result == added.RESULT_OK, added.message
+    killed(end)
+
+    def known():
+        answer = ros.call(ListClasses, f"{node}/list_classes", ListClasses.Request())
+        return [c.label for c in answer.knowledge.classes] if answer.result == 0 else []
+
+    ros.becomes_active(node)
+    eventually(lambda: set(known()) == {*COLOURS, "lemon"}, "learned after the kill", 120.0)
+    end()
 
 
 def test_without_respawn_a_killed_container_fails_the_launch(ros, launch, echo_file):
