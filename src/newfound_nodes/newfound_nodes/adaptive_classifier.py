@@ -140,7 +140,7 @@ class AdaptiveClassifier(ModelNode):
     # Frames ------------------------------------------------------------------------------
 
     def needs_every_frame(self) -> bool:
-        """Adaptation goes on while nobody listens."""
+        """Adaptation needs frames even without a subscriber."""
         return self._adaptation is not None and not self.param("freeze")
 
     def process(self, frame: Frame) -> None:
@@ -198,7 +198,7 @@ class AdaptiveClassifier(ModelNode):
     # Reports -------------------------------------------------------------
 
     def _publish_status(self) -> None:
-        """Publish the state of adaptation, if somebody listens."""
+        """Publish the state of adaptation, if it has a subscriber."""
         if self.state() == State.PRIMARY_STATE_ACTIVE and self.wanted("adaptation"):
             self.publish("adaptation", status_message(self._adaptation, self._header))
 

@@ -88,7 +88,7 @@ class ModelNode(PerceptionNode):
             self.publish(VISION_OUTPUT, vision_messages.classification(header, labels, values))
 
     def publish_debug(self, frame: Frame, caption: str, chart: debug_images.Chart) -> None:
-        """The image with what was made of it, if somebody looks."""
+        """Publish the annotated image."""
         picture = debug_images.annotate(frame.rgb, caption, chart)
         self.publish(DEBUG_OUTPUT, rgb_message(frame.header, picture))
 

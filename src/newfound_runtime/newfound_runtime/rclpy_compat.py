@@ -89,7 +89,7 @@ def subscription_overrides(node: Node, topic: str) -> QoSOverridingOptions:
 class Receiver:
     """Subscribes to a topic and hands its messages to `receive`, in a thread of its own.
 
-    `on_error` is told of any exception while a message is taken or received; the thread goes on.
+    `on_error` gets any exception while a message is taken or received; the thread goes on.
     `on_incompatible` gets the name of the QoS policy that keeps a publisher from being heard.
     """
 

@@ -26,7 +26,7 @@ class Mailbox(Generic[T]):
         self._closed = False
 
     def put(self, item: T) -> bool:
-        """Store an item; True if it replaced one that nobody had taken."""
+        """Store an item; True if it replaced one that was not taken."""
         with self._condition:
             replaced = self._item is not None
             self._item = item
@@ -136,7 +136,7 @@ class StreamHealth:
         if newly_failed:
             return DiagnosticStatus.WARN, f"{newly_failed} frames failed", numbers
         if not subscribed:
-            return DiagnosticStatus.OK, "idle: nobody listens to the outputs", numbers
+            return DiagnosticStatus.OK, "idle: no output has a subscriber", numbers
         if now - self._last_arrival > STALE_AFTER:
             silence = now - self._last_arrival
             return DiagnosticStatus.WARN, f"no image for {silence:.0f} s", numbers

@@ -142,7 +142,7 @@ class Harness:
         return child
 
     def publisher(self, message_type: type, topic: str, reliable: bool = True) -> Any:
-        """A publisher, connected to nobody yet."""
+        """A publisher; `connected` waits for its subscribers."""
         return self.client.create_publisher(message_type, topic, profile(reliable))
 
     def collect(self, message_type: type, topic: str, reliable: bool = True) -> list[Any]:
@@ -154,7 +154,7 @@ class Harness:
     def connected(self, publisher: Any, count: int = 1) -> None:
         """Wait until so many subscribers have found the publisher."""
         eventually(lambda: publisher.get_subscription_count() >= count, "publisher connected")
-        time.sleep(0.1)  # they must find us back, too, and nobody tells when they have
+        time.sleep(0.1)  # they must find us, too, and there is no event for that
 
     def call(self, service_type: type, name: str, request: Any) -> Any:
         """Call a service and return its response."""
@@ -262,7 +262,7 @@ class Echo(PerceptionNode):
         NodeParameter(
             "busy", False, "Compute instead of sleeping, holding the interpreter.", live=True
         ),
-        NodeParameter("always", False, "Process frames even if nobody listens."),
+        NodeParameter("always", False, "Process frames even without a subscriber."),
         NodeParameter("mood", "calm", "To try choices.", choices=("calm", "wild"), live=True),
         NodeParameter("load_seconds", 0.0, "How long the model takes to load."),
         NodeParameter(

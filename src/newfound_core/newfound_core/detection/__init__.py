@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a camera image to objects: where something is, what it is, and whether it is known.
+"""From camera images to objects: known ones with a label, unknown ones with an id.
 
-`proposals` is the contract of everything that finds objects (`whole_image`, `depth_relief`,
-`region_network`), `regions` turns boxes into features, `tracking` follows objects over frames,
-`unknowns` gathers those that nobody has named, `detector` ties the first three together.
+`proposals`, `depth_relief` and `region_proposer` find boxes, `crops` cuts and embeds them,
+`detector` labels them, `tracking` follows them over frames, and `unknown_store` keeps those of no
+known class (`unknown_objects`).
 """

@@ -35,7 +35,7 @@ class Proposer(Protocol):
     """Finds objects without naming them."""
 
     needs_depth: bool
-    min_objectness: float  # regions below are no objects, unless somebody says otherwise
+    min_objectness: float  # regions below are no objects, unless configured otherwise
 
     def propose(self, rgb: np.ndarray, depth: np.ndarray | None) -> Proposals:
         """Boxes, best first.

@@ -4,7 +4,7 @@
     image ─► backbone ─► maps at strides 8, 16, 32 ─► feature pyramid ─► objectness, boxes
 
 The parts behind the backbone are torchvision's. There are no classes: all that is not background
-is an object, so things that nobody has named are found as well.
+is an object, so objects of no known class are found as well.
 """
 
 from collections import OrderedDict

@@ -346,7 +346,7 @@ class JobFolder:
 
     def finish(self, status: JobStatus) -> None:
         """Let go of what takes room and write the final status; raises OSError."""
-        # The images of a job that failed are somebody's work: they stay until the job is old.
+        # The images of a job that failed are a person's work: they stay until the job is old.
         spent = status.state in (JobState.DONE, JobState.CANCELLED)
         for made in (*([self.images] if spent else []), self.resume_path, self.result_path):
             shutil.rmtree(made, ignore_errors=True)

@@ -138,7 +138,7 @@ class Adaptation:
             return self._report
 
     def reset(self) -> None:
-        """Back to the source, because somebody asked for it."""
+        """Return to the source statistics, on request."""
         self.onda.reset()
         with self._lock:
             self._entropies = []
