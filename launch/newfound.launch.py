@@ -56,7 +56,11 @@ SETTINGS = {
     "classifier_checkpoint": (CLASSIFIER, "checkpoint", "Model of the adaptive classifier"),
     "places_checkpoint": (PLACES, "checkpoint", "Model of the place categorizer"),
     "detector_checkpoint": (DETECTOR, "checkpoint", "First model of the detector"),
-    "proposer": (DETECTOR, "proposer", "How objects are found: depth, rpn or whole_image"),
+    "proposer": (
+        DETECTOR,
+        "proposer",
+        "How objects are found: depth, surfaces, rpn or whole_image",
+    ),
     "proposer_checkpoint": (DETECTOR, "proposer_checkpoint", "Model of the proposer rpn"),
     "depth_topic": (DETECTOR, "depth_topic", "Depth images, in the camera's namespace"),
     "knowledge_base": (DETECTOR, "knowledge_base", "Folder of learned classes; one camera only"),

@@ -9,6 +9,7 @@ from typing import Any
 from newfound_core.detection.depth_relief import DepthRelief, DepthReliefConfig
 from newfound_core.detection.detector import DetectorConfig
 from newfound_core.detection.proposals import Proposer, WholeImage
+from newfound_core.detection.surface_segments import SurfaceSegments, SurfaceSegmentsConfig
 from newfound_core.detection.unknown_store import UnknownsConfig
 from newfound_core.errors import ConfigError
 from newfound_core.learning.job import LearningOptions
@@ -35,8 +36,9 @@ PARAMETERS = (
     Parameter(
         "proposer",
         "depth",
-        "How objects are found: from depth, by a region network, or the whole image is one.",
-        choices=("whole_image", "depth", "rpn"),
+        "How objects are found: above the dominant plane of depth, as segments of depth on a "
+        "support surface, by a region network, or the whole image is one.",
+        choices=("whole_image", "depth", "surfaces", "rpn"),
     ),
     Parameter("proposer_checkpoint", "", "Model of the region network; for the proposer rpn."),
     Parameter("depth_topic", "depth", "Depth image registered to the colour image."),
@@ -51,12 +53,16 @@ PARAMETERS = (
     Parameter(
         "min_relief",
         0.008,
-        "Minimum height of an object above the plane, per metre of distance.",
+        "Proposer depth: minimum height above the plane, per metre of distance.",
         0.0001,
         1.0,
     ),
     Parameter(
-        "plane_tolerance", 0.005, "Unevenness of the plane, per metre of distance.", 0.0001, 1.0
+        "plane_tolerance",
+        0.005,
+        "Proposer depth: unevenness of the plane, per metre of distance.",
+        0.0001,
+        1.0,
     ),
     Parameter("min_area", 0.0008, "Smallest object, as a share of the image.", 0.000001, 1.0),
     Parameter("max_area", 0.4, "Largest object, as a share of the image.", 0.000001, 1.0),
@@ -214,6 +220,9 @@ def make_proposer(param: Param) -> Proposer:
     name = param("proposer")
     if name == "depth":
         return DepthRelief(relief_config(param))
+    if name == "surfaces":
+        areas = {name: param(name) for name in ("min_area", "max_area")}
+        return SurfaceSegments(SurfaceSegmentsConfig(**areas))
     if name == "rpn":
         from newfound_core.detection.region_proposer import load_region_proposer
 
