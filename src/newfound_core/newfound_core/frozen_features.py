@@ -8,7 +8,6 @@ images appears complete or not at all: an interrupted run goes on with the first
 """
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from newfound_core.backbones import Backbone
 from newfound_core.errors import ConfigError
 from newfound_core.open_world.inputs import Inputs
 from newfound_core.preprocessing import Preprocessing
-from newfound_core.storage import fsync
+from newfound_core.storage import atomic_file
 
 FORMAT = 1
 PLAIN, JITTERED = 0, 1  # positions among the variants of an image; random crops follow
@@ -156,24 +155,16 @@ def _write(
 
     Written as bytes: np.save and memory maps do not report that the disk is full.
     """
-    part = path.with_name(f".{path.name}.part{os.getpid()}")
-    try:
-        with part.open("wb") as file:
-            for start in range(0, len(images), _BATCH):
-                chunk = [images[i] for i in range(start, min(start + _BATCH, len(images)))]
-                features = frozen.features(chunk, crops, start)
-                if not start:
-                    shape = (len(images), *features.shape[1:])
-                    header = {"descr": "<f2", "fortran_order": False, "shape": shape}
-                    np.lib.format.write_array_header_1_0(file, header)
-                file.write(features.tobytes())
-                on_done(len(chunk))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        fsync(path.parent)
-    finally:
-        part.unlink(missing_ok=True)
+    with atomic_file(path) as file:
+        for start in range(0, len(images), _BATCH):
+            chunk = [images[i] for i in range(start, min(start + _BATCH, len(images)))]
+            features = frozen.features(chunk, crops, start)
+            if not start:
+                shape = (len(images), *features.shape[1:])
+                header = {"descr": "<f2", "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
+            file.write(features.tobytes())
+            on_done(len(chunk))
 
 
 def _parts(items: list[Tensor], size: int) -> Iterator[list[Tensor]]:

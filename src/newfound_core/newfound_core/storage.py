@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from newfound_core.errors import DataError, LockedError, StorageError
 
@@ -25,19 +25,26 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replace a file in one step: a reader, or a crash, sees the old or the new one."""
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that replaces `path` in one step if the block succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part{os.getpid()}")
     try:
         with part.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
         fsync(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace a file in one step: a reader, or a crash, sees the old or the new one."""
+    with atomic_file(path) as file:
+        file.write(content)
 
 
 def write_json(path: Path, values: Any) -> None:
