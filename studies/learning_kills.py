@@ -149,9 +149,9 @@ def _state(root: Path) -> str:
     return "between jobs"
 
 
-def _images() -> dict[str, bytes]:
+def _images() -> tuple[dict[str, bytes], str]:
     pictures = [cv2.imencode(".png", square(YELLOW, n)[..., ::-1])[1] for n in range(8)]
-    return {f"{n}.png": picture.tobytes() for n, picture in enumerate(pictures)}
+    return {f"{n}.png": picture.tobytes() for n, picture in enumerate(pictures)}, ""
 
 
 if __name__ == "__main__":

@@ -129,8 +129,11 @@ class KnowledgeServices:
         return session
 
 
-def usable_images(messages: Sequence[Any]) -> Mapping[str, bytes]:
-    """Encoded images that can be decoded, by file name; too many or too large are refused."""
+def usable_images(messages: Sequence[Any]) -> tuple[Mapping[str, bytes], str]:
+    """Encoded images that can be decoded, by file name, and what is wrong with the first other.
+
+    Too many or too large ones are refused with a RequestError.
+    """
     if len(messages) > MOST_IMAGES:
         reason = f"{len(messages)} images, at most {MOST_IMAGES} are taken at once"
         raise RequestError("BAD_IMAGES", reason)
@@ -156,6 +159,4 @@ def usable_images(messages: Sequence[Any]) -> Mapping[str, bytes]:
         content = bytes(message.data)
         extension = "png" if content.startswith(b"\x89PNG") else "jpg"
         usable[f"image_{number:03d}.{extension}"] = content
-    if problem and not usable:
-        raise RequestError("BAD_IMAGES", f"none of {len(messages)} images is usable. {problem}")
-    return usable
+    return usable, problem

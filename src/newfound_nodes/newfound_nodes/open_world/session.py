@@ -178,15 +178,16 @@ class OpenWorldSession:
         self,
         label: str,
         unknown_id: str,
-        images: Callable[[], Mapping[str, bytes]],
+        images: Callable[[], tuple[Mapping[str, bytes], str]],
         options: LearningOptions,
         *,
         extend: bool = False,
     ) -> tuple[str, int]:
         """Queue a job; returns its id and how many are before it.
 
-        `images` decodes what came with the request, if it gets that far; `extend`: a known class
-        may be given further views.
+        `images` gives those of the request that can be used, and what is wrong with the others;
+        it is called if the request gets that far. `extend`: a known class may be given further
+        views.
         """
         with self._requests:  # two requests for one label must not both be granted
             self._base.check()
@@ -197,13 +198,13 @@ class OpenWorldSession:
             label = self._label_to_learn(label, extend)
             self.jobs.check_room()
             crops = self._crops(unknown_id) if unknown_id else {}
-            given = images()
+            given, problem = images()
             found = {**crops, **given}
             if len(found) < FEWEST_IMAGES:
-                raise RequestError(
-                    "BAD_IMAGES",
-                    f"{len(found)} usable images, at least {FEWEST_IMAGES} are needed",
+                reason = (
+                    f"{len(found)} usable images, at least {FEWEST_IMAGES} are needed. {problem}"
                 )
+                raise RequestError("BAD_IMAGES", reason.strip())
             sources = dict.fromkeys(crops, f"unknown {unknown_id}") | dict.fromkeys(
                 given, "request"
             )

@@ -62,7 +62,7 @@ def show(square):
 
 
 def no_images():
-    return {}
+    return {}, ""
 
 
 def ask(session, label, unknown_id, **options):
@@ -197,7 +197,7 @@ def test_a_known_class_is_given_further_views_only_if_that_was_allowed(make_sess
 def test_a_full_queue_is_said_before_any_image_is_decoded(make_session):
     session = make_session(queue_limit=1)
     two = {"0.jpg": b"0", "1.jpg": b"1"}
-    job, _ = session.learn("waits", "", lambda: two, LearningOptions())
+    job, _ = session.learn("waits", "", lambda: (two, ""), LearningOptions())
     with pytest.raises(RequestError) as refused:
         session.learn("vase", "", lambda: pytest.fail("decoded"), LearningOptions())
     assert refused.value.code == "BUSY"
@@ -219,7 +219,20 @@ def test_requests_that_cannot_be_granted_have_a_code(make_session, show):
     assert code(label="WAITS cafe\u0301") == "LABEL_EXISTS", "composed otherwise, in capitals"
     assert code(unknown_id=unknown_id) == "LABEL_EXISTS"
     assert code(unknown_id="u2") == "UNKNOWN_ID"
-    assert code() == code(images=lambda: {"0.jpg": b"one"}) == "BAD_IMAGES"
+    assert code() == code(images=lambda: ({"0.jpg": b"one"}, "")) == "BAD_IMAGES"
+    session.jobs.cancel(job)
+
+
+def test_what_is_wrong_with_images_is_said_but_crops_are_enough(make_session, show):
+    session = make_session()
+    (unknown_id,) = show(session, YELLOW, 8).unknown_ids
+
+    def junk():
+        return {}, "Image 0: not a JPEG"
+
+    with pytest.raises(RequestError, match=r"0 usable images.*Image 0: not a JPEG"):
+        session.learn("waits", "", junk, LearningOptions())
+    job, _ = session.learn("waits", unknown_id, junk, LearningOptions())
     session.jobs.cancel(job)
 
 
@@ -227,7 +240,7 @@ def test_crops_of_an_unknown_and_images_are_both_used(make_session, show, tmp_pa
     session = make_session()
     (unknown_id,) = show(session, YELLOW, 8).unknown_ids
     given = {"image_000.png": b"0"}
-    job, _ = session.learn("waits", unknown_id, lambda: given, LearningOptions())
+    job, _ = session.learn("waits", unknown_id, lambda: (given, ""), LearningOptions())
     written = session.jobs.folders.job(job)
     assert {"crop_000.jpg", "image_000.png"} <= set(written.sources)
     assert (written.unknown_id, written.knowledge) == (unknown_id, "../../current")
