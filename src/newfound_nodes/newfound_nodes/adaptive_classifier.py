@@ -67,8 +67,8 @@ class AdaptiveClassifier(ModelNode):
         super().__init__(name, **node_arguments)
         # A call may wait for the frame in work; parameters and the state answer meanwhile.
         self._group = MutuallyExclusiveCallbackGroup()
-        AdaptationServices(self, self._group, lambda: self._adaptation, self._publish_status)
-        self.create_timer(STATUS_PERIOD, self._publish_status, callback_group=self._group)
+        AdaptationServices(self, self._group, lambda: self._adaptation, self.publish_status)
+        self.create_timer(STATUS_PERIOD, self.publish_status, callback_group=self._group)
 
     # Lifecycle ---------------------------------------------------------------------------
 
@@ -143,6 +143,10 @@ class AdaptiveClassifier(ModelNode):
         """Adaptation needs frames even without a subscriber."""
         return self._adaptation is not None and not self.param("freeze")
 
+    def settled(self) -> bool:
+        """Whether no update of the statistics is being estimated."""
+        return self._adaptation is None or not self._adaptation.updating
+
     def process(self, frame: Frame) -> None:
         """One image in, its class out."""
         adaptation = self._adaptation
@@ -197,7 +201,7 @@ class AdaptiveClassifier(ModelNode):
 
     # Reports -------------------------------------------------------------
 
-    def _publish_status(self) -> None:
+    def publish_status(self) -> None:
         """Publish the state of adaptation, if it has a subscriber."""
         if self.state() == State.PRIMARY_STATE_ACTIVE and self.wanted("adaptation"):
             self.publish("adaptation", status_message(self._adaptation, self._header))

@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
+from typing import Any
 
 import rclpy
 from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor, ShutdownException
@@ -50,7 +51,7 @@ def node_class(name: str) -> type[ManagedNode]:
     return loaded
 
 
-def make_node(entry: str, base: str = "/") -> ManagedNode:
+def make_node(entry: str, base: str = "/", **node_arguments: Any) -> ManagedNode:
     """Make the node of one entry of the list, below the container's own namespace."""
     kind, _, full_name = entry.partition(":")
     loaded = node_class(kind)
@@ -60,7 +61,7 @@ def make_node(entry: str, base: str = "/") -> ManagedNode:
     # meant for the container and would otherwise apply to every node in it.
     rules = [f"__ns:={namespace}", f"__node:={name or loaded.NAME}"]
     arguments = ["--ros-args", *(part for rule in rules for part in ("-r", rule))]
-    return loaded(cli_args=arguments)
+    return loaded(cli_args=arguments, **node_arguments)
 
 
 def run(node_class: type[ManagedNode], arguments: Sequence[str] | None = None) -> int:

@@ -121,8 +121,15 @@ def decode(message: CompressedImage, max_pixels: int = MAX_PIXELS) -> np.ndarray
     """A JPEG or PNG as uint8 RGB. Its size is checked before a pixel is decoded."""
     if "compressedDepth" in message.format:
         raise ImageError("compressedDepth is not a colour image: use the raw depth topic")
+    return decode_file(message.data, max_pixels=max_pixels)
+
+
+def decode_file(
+    content: bytes, formats: tuple[str, ...] = ("JPEG", "PNG"), max_pixels: int = MAX_PIXELS
+) -> np.ndarray:
+    """An image file as uint8 RGB. Strict: OpenCV would show a truncated file half grey."""
     try:
-        image = PillowImage.open(io.BytesIO(message.data), formats=("JPEG", "PNG"))
+        image = PillowImage.open(io.BytesIO(content), formats=formats)
         width, height = image.size
         if not 0 < width * height <= max_pixels:
             raise ImageError(f"{width}x{height} is more than {max_pixels} pixels")
@@ -134,7 +141,8 @@ def decode(message: CompressedImage, max_pixels: int = MAX_PIXELS) -> np.ndarray
     # Pillow's plug-ins raise whatever the damage leads to; all of it means the same here.
     except (OSError, ValueError, SyntaxError, KeyError, IndexError, TypeError, EOFError,
             MemoryError, OverflowError, PillowImage.DecompressionBombError) as error:  # fmt: skip
-        raise ImageError(f"not a JPEG or PNG that can be decoded: {error}") from error
+        kinds = " or ".join(formats)
+        raise ImageError(f"not a {kinds} that can be decoded: {error}") from error
 
 
 def to_rgb_from_mono16(pixels: np.ndarray) -> np.ndarray:
@@ -144,11 +152,23 @@ def to_rgb_from_mono16(pixels: np.ndarray) -> np.ndarray:
 
 def rgb_message(header: Any, rgb: np.ndarray) -> Image:
     """An rgb8 image message from uint8 pixels [H, W, 3]."""
-    height, width = rgb.shape[:2]
-    filled = Image(header=header, height=height, width=width, encoding="rgb8", step=3 * width)
+    return _message(header, rgb, "rgb8")
+
+
+def depth_message(header: Any, depth: np.ndarray) -> Image:
+    """A depth image message from millimetres (uint16) or metres (float32), [H, W]."""
+    if depth.dtype == np.uint16:
+        return _message(header, depth, "16UC1")
+    return _message(header, depth.astype(np.float32, copy=False), "32FC1")
+
+
+def _message(header: Any, pixels: np.ndarray, encoding: str) -> Image:
+    height, width = pixels.shape[:2]
+    filled = Image(header=header, height=height, width=width, encoding=encoding)
+    filled.step = pixels.nbytes // height
     # Much faster than assigning bytes: the setter takes an array of bytes as it is.
     data = array.array("B")
-    data.frombytes(rgb.tobytes())
+    data.frombytes(pixels.tobytes())
     filled.data = data
     return filled
 

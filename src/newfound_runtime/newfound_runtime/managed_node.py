@@ -5,6 +5,7 @@ import copy
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
@@ -116,7 +117,14 @@ class ManagedNode(LifecycleNodeMixin, Node):
 
     def publish(self, output: str, message: Any) -> None:
         """Send a message; does nothing while the node is not active."""
-        self._outputs[output].publish(message)
+        publisher = self._outputs[output]
+        publisher.publish(message)
+        self.published[output] += publisher.is_activated
+
+    @property
+    def last_error(self) -> str:
+        """Why the node is not configured or active; empty if nothing failed."""
+        return "; ".join(self._refused_at_start.values()) or self._last_error
 
     def state(self) -> int:
         """The lifecycle state now, one of lifecycle_msgs/State's numbers."""
@@ -135,6 +143,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         self._diagnosing = threading.Lock()  # held while `diagnose` reads what `load` made
         self._last_error = ""  # why the last transition failed; empty after one that did not
         self._outputs: dict[str, Any] = {}
+        self.published: Counter[str] = Counter()  # messages sent, by output
         self._declared: dict[str, Parameter] = {}
         self._refused_at_start: dict[str, str] = {}
         self._declare_parameters()

@@ -68,6 +68,13 @@ class PerceptionNode(ManagedNode):
         """Whether an output that is made of frames has a subscriber; by default, any."""
         return any(self.wanted(output) for output in self._outputs)
 
+    def settled(self) -> bool:
+        """Whether no work of earlier frames is under way; a replay waits for it."""
+        return True
+
+    def publish_status(self) -> None:
+        """Publish what is otherwise published by time; a replay has a time of its own."""
+
     # From here on, what the base does ------------------------------------------------------
 
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
@@ -101,6 +108,14 @@ class PerceptionNode(ManagedNode):
         """Let no further frames in."""
         if self._input is not None:
             self._input.close()
+
+    @property
+    def frames_done(self) -> int:
+        """How many frames were processed, dropped or failed since the first activation."""
+        if self._input is None:
+            return 0
+        counters = self._input.counters
+        return counters.processed + counters.dropped + counters.failed
 
     def stop_threads(self) -> bool:
         """End the worker, which may have to finish its frame first."""

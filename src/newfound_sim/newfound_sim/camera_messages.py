@@ -4,7 +4,7 @@
 import array
 
 import numpy as np
-from sensor_msgs.msg import CameraInfo, CompressedImage, Image, RegionOfInterest
+from sensor_msgs.msg import CompressedImage, Image, RegionOfInterest
 from std_msgs.msg import Header
 
 from newfound_msgs.msg import GroundTruth, GroundTruthObject
@@ -12,9 +12,11 @@ from newfound_sim.clip import Matrix, SeenObject, Truth
 from newfound_sim.player import Pixels
 
 
-def image(header: Header, pixels: Pixels, encoding: str) -> Image:
+def image(header: Header, pixels: Pixels) -> Image:
     """Make an Image."""
-    message = Image(header=header, height=pixels.height, width=pixels.width, encoding=encoding)
+    message = Image(
+        header=header, height=pixels.height, width=pixels.width, encoding=pixels.encoding
+    )
     message.step = len(pixels.data) // pixels.height
     message.data = pixels.data  # one copy; the constructor would make two
     return message
@@ -25,21 +27,6 @@ def compressed(header: Header, jpeg: array.array) -> CompressedImage:
     message = CompressedImage(header=header, format="rgb8; jpeg compressed bgr8")
     message.data = jpeg
     return message
-
-
-def camera_info(header: Header, width: int, height: int, k: Matrix) -> CameraInfo:
-    """Make the CameraInfo of an ideal pinhole camera, without distortion."""
-    p = [*k[0:3], 0.0, *k[3:6], 0.0, *k[6:9], 0.0]
-    return CameraInfo(
-        header=header,
-        height=height,
-        width=width,
-        distortion_model="plumb_bob",
-        d=[0.0] * 5,
-        k=list(k),
-        r=[1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],
-        p=p,
-    )
 
 
 def pinhole(width: int, height: int, fov_degrees: float) -> Matrix:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from newfound_sim.sources import FrameError, Source
+from newfound_runtime.recordings import FrameError, Recording
 
 
 class RateTimer:
@@ -65,13 +65,16 @@ class Pixels:
     width: int
     height: int
     data: array.array
+    encoding: str  # of sensor_msgs/Image
 
     @staticmethod
     def of(picture: np.ndarray) -> Pixels:
-        """Pack an array [H, W, …]; costs one copy."""
+        """Pack colour [H, W, 3] or depth [H, W], in uint16 or float32; costs one copy."""
         data = array.array("B")
         data.frombytes(np.ascontiguousarray(picture).data.cast("B"))
-        return Pixels(picture.shape[1], picture.shape[0], data)
+        depth = "16UC1" if picture.dtype == np.uint16 else "32FC1"
+        encoding = "rgb8" if picture.ndim == 3 else depth
+        return Pixels(picture.shape[1], picture.shape[0], data, encoding)
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Player:
     Decoded pictures are kept until `memory` bytes are full: a clip that fits is decoded once.
     """
 
-    def __init__(self, source: Source, memory: int) -> None:
+    def __init__(self, source: Recording, memory: int) -> None:
         self.source = source
         self.position = self.loops = 0
         self.ended = False

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated camera: plays rendered scenarios, clips, images and videos, with ground truth."""
+"""Simulated camera: plays rendered scenarios, clips and real recordings as a driver would.
+
+What is simulated is the camera, not always what it shows.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,18 +11,26 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import State
 from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.time import Time
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 from std_srvs.srv import SetBool, Trigger
 
+from newfound_core.errors import NewfoundError
 from newfound_msgs.msg import GroundTruth
 from newfound_runtime.managed_node import LoadError, ManagedNode, Output, Status
 from newfound_runtime.parameters import Parameter
+from newfound_runtime.recordings import (
+    FrameError,
+    MonotonicStamps,
+    Recording,
+    RecordingOptions,
+    camera_info,
+)
 from newfound_sim import camera_messages as messages
 from newfound_sim.clip_cache import cached_clip, default_cache_folder
-from newfound_sim.errors import SimulationError
 from newfound_sim.player import PlayedFrame, Player, RateTimer
-from newfound_sim.sources import FrameError, Source, find_source, open_source
+from newfound_sim.sources import find_source, open_source, truth_of
 
 SCENARIOS = (".yaml", ".yml")
 STOP_TIMEOUT = 10.0  # s for the running frame to end when the node stops
@@ -38,13 +49,14 @@ class SimCamera(ManagedNode):
         Parameter(
             "source",
             "workbench_demo",
-            "Clip folder, scenario file (.yaml), image folder or video; "
-            "a bare name is a clip that comes with newfound_sim.",
+            "Clip folder, scenario file (.yaml), or recording: rosbag2 folder, .mcap, .db3, RGB-D "
+            "folder, image folder, video; a bare name is a clip that comes with newfound_sim.",
         ),
         Parameter(
             "rate",
             0.0,
-            "Frame rate (Hz); 0: as recorded (image folders: 10 Hz).",
+            "Frame rate (Hz); 0: as recorded, the median of a recording with stamps (image "
+            "folders: 10 Hz).",
             minimum=0.0,
             maximum=240.0,
             live=True,
@@ -52,6 +64,28 @@ class SimCamera(ManagedNode):
         Parameter("loop", True, "Start over at the end instead of stopping.", live=True),
         Parameter(
             "start_paused", False, "Wait for ~/pause (data: false) or ~/restart before playing."
+        ),
+        Parameter(
+            "stamps",
+            "now",
+            "now: the node's clock; original: those of the recording, moved on in each loop so "
+            "that they never go back.",
+            choices=("now", "original"),
+        ),
+        Parameter(
+            "bag_image_topic", "", "Colour topic of a bag; empty: the only one that it has."
+        ),
+        Parameter(
+            "bag_depth_topic",
+            "",
+            "Depth topic of a bag; empty: the only one that it has, or none.",
+        ),
+        Parameter(
+            "depth_tolerance",
+            0.02,
+            "Maximum difference of the stamps of colour and depth in a recording (s).",
+            minimum=0.0,
+            maximum=10.0,
         ),
         Parameter("frame_id", "camera_optical_frame", "frame_id of all headers.", live=True),
         Parameter("publish_compressed", True, "Publish image_raw/compressed."),
@@ -65,7 +99,8 @@ class SimCamera(ManagedNode):
         Parameter(
             "fov_degrees",
             60.0,
-            "Horizontal field of view of image folders and videos (degrees); clips know theirs.",
+            "Horizontal field of view (degrees) of a pinhole camera, for sources that do not "
+            "know theirs.",
             minimum=1.0,
             maximum=170.0,
         ),
@@ -89,6 +124,7 @@ class SimCamera(ManagedNode):
 
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
         self._player: Player | None = None
+        self._stamps: MonotonicStamps | None = None
         self._timer: RateTimer | None = None
         self._paused = False
         self._published = self._damaged = self._damaged_before = 0
@@ -124,8 +160,14 @@ class SimCamera(ManagedNode):
             source = self._open(self.param("source"))
             player = Player(source, self.param("memory_mb") * 1_000_000)
             player.picture(0)
-        except SimulationError as error:
+        except NewfoundError as error:
             raise LoadError(str(error)) from error
+        original = self.param("stamps") == "original"
+        if original and not source.stamped:
+            raise LoadError(f"{self.param('source')} has no stamps of its own: set stamps to now")
+        for warning in source.warnings:
+            self.get_logger().warning(warning)
+        self._stamps = MonotonicStamps(1 / source.rate) if original else None
         self._player, self._paused = player, self.param("start_paused")
         self._published = self._damaged = self._damaged_before = 0
 
@@ -147,7 +189,9 @@ class SimCamera(ManagedNode):
 
     def unload(self) -> None:
         """Release the source and its decoded images."""
-        self._player = self._timer = None
+        if self._player is not None:
+            self._player.source.close()
+        self._player = self._timer = self._stamps = None
 
     def parameters_changed(self, names: set[str]) -> None:
         """Apply a new rate from the next frame on."""
@@ -219,15 +263,17 @@ class SimCamera(ManagedNode):
     def _publish_frame(self, player: Player, frame: PlayedFrame) -> None:
         """Publish every output that has subscribers, all with one stamp."""
         number = frame.number
-        header = Header(stamp=self.get_clock().now().to_msg(), frame_id=self.param("frame_id"))
+        header = Header(
+            stamp=self._stamp(player.source, number).to_msg(), frame_id=self.param("frame_id")
+        )
         # Everything that can fail comes first: all of a frame is published, or nothing.
         outgoing: list[tuple[str, Any]] = []
         if self._subscribed("image_raw"):
-            outgoing.append(("image_raw", messages.image(header, player.picture(number), "rgb8")))
+            outgoing.append(("image_raw", messages.image(header, player.picture(number))))
         if self._subscribed("compressed"):
             outgoing.append(("compressed", messages.compressed(header, player.jpeg(number))))
         if self._subscribed("depth") and (depth := player.depth(number)) is not None:
-            outgoing.append(("depth", messages.image(header, depth, "16UC1")))
+            outgoing.append(("depth", messages.image(header, depth)))
         if self._subscribed("camera_info"):
             outgoing.append(("camera_info", self._camera_info(header, player, number)))
         if self._subscribed("ground_truth"):
@@ -236,15 +282,23 @@ class SimCamera(ManagedNode):
             self.publish(output, message)
         self._published += bool(outgoing)
 
+    def _stamp(self, source: Recording, number: int) -> Time:
+        if self._stamps is None:
+            return self.get_clock().now()
+        return Time(nanoseconds=self._stamps.next(source.stamp(number)))
+
     def _camera_info(self, header: Header, player: Player, number: int) -> CameraInfo:
+        known = player.source.camera_info(number)
+        if known is not None:
+            known.header = header
+            return known
         picture = player.picture(number)
         width, height = picture.width, picture.height
-        k = player.source.intrinsics
-        k = k or messages.pinhole(width, height, self.param("fov_degrees"))
-        return messages.camera_info(header, width, height, k)
+        k = messages.pinhole(width, height, self.param("fov_degrees"))
+        return camera_info(header, width, height, k)
 
-    def _ground_truth(self, header: Header, source: Source, frame: PlayedFrame) -> GroundTruth:
-        message = messages.ground_truth(header, source.truth(frame.number))
+    def _ground_truth(self, header: Header, source: Recording, frame: PlayedFrame) -> GroundTruth:
+        message = messages.ground_truth(header, truth_of(source, frame.number))
         message.scenario_time = source.time(frame.number)
         message.frame, message.loop, message.last = frame.number, frame.loop, frame.last
         return message
@@ -256,17 +310,24 @@ class SimCamera(ManagedNode):
         assert self._player is not None, "the rate is read while there is a source"
         return self.param("rate") or self._player.source.rate
 
-    def _open(self, name: str) -> Source:
+    def _open(self, name: str) -> Recording:
         path = find_source(name)
-        if path.suffix.lower() not in SCENARIOS:
-            return open_source(path)
+        if path.suffix.lower() in SCENARIOS:
+            path = self._rendered(path)
+        options = RecordingOptions(
+            self.param("bag_image_topic"),
+            self.param("bag_depth_topic"),
+            self.param("depth_tolerance"),
+        )
+        return open_source(path, options)
+
+    def _rendered(self, scenario: Path) -> Path:
+        """The clip of a scenario, from the cache or made now."""
         cache = Path(self.param("cache_dir")).expanduser() if self.param("cache_dir") else None
-        report = self.get_logger().info
-        clip = cached_clip(
-            path,
+        return cached_clip(
+            scenario,
             cache or default_cache_folder(),
             self.param("render_workers"),
-            report,
+            self.get_logger().info,
             self.context.ok,
         )
-        return open_source(clip)

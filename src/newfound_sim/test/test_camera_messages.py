@@ -6,6 +6,7 @@ import pytest
 from std_msgs.msg import Header
 
 from newfound_runtime import images
+from newfound_runtime.recordings import camera_info
 from newfound_sim import camera_messages as messages
 from newfound_sim.clip import SeenObject, Truth
 from newfound_sim.player import Pixels
@@ -16,14 +17,14 @@ HEADER = Header(frame_id="camera")
 
 def test_an_image_is_read_back_as_it_was():
     picture = np.random.default_rng(0).integers(0, 256, (4, 6, 3), dtype=np.uint8)
-    message = messages.image(HEADER, Pixels.of(picture), "rgb8")
+    message = messages.image(HEADER, Pixels.of(picture))
     np.testing.assert_array_equal(images.to_rgb(message), picture)
     assert message.header == HEADER
 
 
 def test_depth_is_read_back_in_metres():
     depth = np.array([[500, 1500, 0]], np.uint16)
-    message = messages.image(HEADER, Pixels.of(depth), "16UC1")
+    message = messages.image(HEADER, Pixels.of(depth))
     np.testing.assert_allclose(images.to_depth(message), [[0.5, 1.5, 0.0]])
 
 
@@ -31,7 +32,7 @@ def test_camera_info_projects_as_the_renderer_does():
     view = View((0, 0, 0), (0, 1, 0), 64, 48, fov_degrees=70)
     k = messages.pinhole(64, 48, 70)
     np.testing.assert_allclose(np.reshape(k, (3, 3)), view.intrinsics)
-    info = messages.camera_info(HEADER, 64, 48, k)
+    info = camera_info(HEADER, 64, 48, k)
     p = np.reshape(info.p, (3, 4))
     for point in ([0.3, 2.0, -0.2], [-0.5, 3.0, 0.4]):  # world: x right, y ahead, z up
         u, v, w = p @ [point[0], -point[2], point[1], 1.0]

@@ -4,8 +4,8 @@ import threading
 import numpy as np
 import pytest
 
+from newfound_runtime.recordings import FrameError, Recording
 from newfound_sim.player import Pixels, Player, RateTimer, next_tick
-from newfound_sim.sources import FrameError, Source
 
 
 def test_the_time_that_ticks_take_does_not_add_up():
@@ -47,7 +47,7 @@ def test_a_beat_that_does_not_return_is_reported():
     assert timer.join(10)
 
 
-class Counting(Source):
+class Counting(Recording):
     """Four frames, of which 0 and 2 show the same picture; counts what is decoded."""
 
     def __init__(self, damaged: tuple[int, ...] = ()) -> None:

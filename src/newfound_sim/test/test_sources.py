@@ -3,46 +3,37 @@ import cv2
 import numpy as np
 import pytest
 
+from newfound_runtime.recordings import FrameError, ImageFolder, RecordingError
 from newfound_sim.clip import ClipError, load_clip
 from newfound_sim.sources import (
     ClipSource,
-    FolderSource,
-    FrameError,
-    SourceError,
-    VideoSource,
+    LabelledFolder,
     find_source,
+    objects_of,
     open_source,
+    truth_of,
 )
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """Three images in three formats, of brightness 0, 60, 120."""
-    place = tmp_path / "images_here"
-    place.mkdir()
-    for number, ending in enumerate(("jpg", "png", "bmp")):
-        picture = np.full((24, 32, 3), 60 * number, np.uint8)
-        cv2.imwrite(str(place / f"{number}.{ending}"), picture)
-    (place / "notes.txt").write_text("not an image")
-    return place
+def labelled(tmp_path):
+    """One scene in the layout of OSD, with a table and two objects, one of two parts."""
+    for name in ("rgb", "depth", "label"):
+        (tmp_path / name).mkdir()
+    cv2.imwrite(str(tmp_path / "rgb/learn0.jpg"), np.full((24, 32, 3), 60, np.uint8))
+    cv2.imwrite(str(tmp_path / "depth/learn0.png"), np.full((24, 32), 900, np.uint16))
+    label = np.zeros((24, 32), np.uint8)
+    label[12:] = 1
+    label[2:6, 3:8], label[6:10, 3:9] = 20, 21
+    label[10:20, 20:30] = 30
+    cv2.imwrite(str(tmp_path / "label/learn0.png"), label)
+    return tmp_path
 
 
-@pytest.fixture
-def video(tmp_path):
-    """A video of eight frames of rising brightness at 5 Hz."""
-    path = tmp_path / "film.avi"
-    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"MJPG"), 5.0, (64, 48))
-    assert writer.isOpened()
-    for number in range(8):
-        writer.write(np.full((48, 64, 3), 30 * number, np.uint8))
-    writer.release()
-    return path
-
-
-def test_each_kind_of_source_is_recognised(make_clip, folder, video):
+def test_each_kind_of_source_is_recognised(make_clip, labelled):
     assert isinstance(open_source(make_clip()), ClipSource)
-    assert isinstance(open_source(folder), FolderSource)
-    assert isinstance(open_source(video), VideoSource)
+    assert isinstance(open_source(labelled), LabelledFolder)
+    assert isinstance(open_source(labelled / "rgb"), ImageFolder)
 
 
 def test_a_clip_gives_pictures_depth_truth_and_times(make_clip):
@@ -54,38 +45,21 @@ def test_a_clip_gives_pictures_depth_truth_and_times(make_clip):
     assert source.time(3) == pytest.approx(0.1)
     assert source.has_depth
     assert source.jpeg(1).startswith(b"\xff\xd8")
+    assert source.camera_info(0).k[0] == 50.0
 
 
-def test_a_folder_gives_its_images_in_order_and_no_truth(folder):
-    source = FolderSource(folder)
-    assert [round(float(source.rgb(n).mean())) for n in range(len(source))] == [0, 60, 120]
-    assert source.truth(0) is None
-    assert source.jpeg(0) == (folder / "0.jpg").read_bytes(), "a JPEG is passed on as it is"
-    again = cv2.imdecode(np.frombuffer(source.jpeg(1), np.uint8), 1)
-    assert abs(float(again.mean()) - 60) < 2
+def test_labels_of_osd_are_boxes_of_objects_without_the_table(labelled):
+    source = open_source(labelled)
+    truth = truth_of(source, 0)
+    assert [seen.box for seen in truth.objects] == [(3, 2, 6, 8), (20, 10, 10, 10)]
+    assert {seen.label for seen in truth.objects} == {"object"}
+    assert objects_of(np.zeros((4, 4), np.uint8)) == ()
 
 
-def test_colours_are_red_green_blue(tmp_path):
-    red = np.zeros((8, 8, 3), np.uint8)
-    red[..., 2] = 200  # OpenCV writes blue, green, red
-    cv2.imwrite(str(tmp_path / "red.png"), red)
-    assert FolderSource(tmp_path).rgb(0)[0, 0].tolist() == [200, 0, 0]
-
-
-def test_a_video_can_be_read_forward_and_again(video):
-    source = VideoSource(video)
-    assert (len(source), source.rate) == (8, 5.0)
-    for number in (0, 1, 5, 2, 0, 7):
-        assert abs(float(source.rgb(number).mean()) - 30 * number) < 4
-    assert source.rgb(1).shape == (48, 64, 3)
-
-
-def test_a_video_cut_short_becomes_as_long_as_it_is(video):
-    source = VideoSource(video)
-    source._length = 20  # what a damaged header claims
-    with pytest.raises(FrameError, match="ends before frame 15"):
-        source.rgb(15)
-    assert len(source) == 8
+def test_a_frame_without_a_label_image_has_no_truth(labelled):
+    (labelled / "label/learn0.png").unlink()
+    assert truth_of(open_source(labelled), 0) is None
+    assert truth_of(open_source(labelled / "rgb"), 0) is None
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\xd8junk", b"\x00" * 100, None])
@@ -113,25 +87,12 @@ def test_an_image_or_depth_of_another_size_is_a_frame_error(make_clip):
         source.depth(2)
 
 
-def test_a_file_that_vanished_is_a_frame_error(folder):
-    source = FolderSource(folder)
-    (folder / "1.png").unlink()
-    with pytest.raises(FrameError, match="cannot be read"):
-        source.rgb(1)
-
-
 def test_what_is_no_source_is_refused_with_the_reason(tmp_path):
-    with pytest.raises(SourceError, match="does not exist"):
+    with pytest.raises(RecordingError, match="does not exist"):
         open_source(tmp_path / "nothing")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(SourceError, match="neither a clip"):
-        open_source(tmp_path / "empty")
     (tmp_path / "unfinished" / "images").mkdir(parents=True)
     with pytest.raises(ClipError, match="interrupted"):
         open_source(tmp_path / "unfinished")
-    (tmp_path / "text.mp4").write_text("not a video")
-    with pytest.raises(SourceError, match="not a video"):
-        open_source(tmp_path / "text.mp4")
 
 
 def test_a_path_is_taken_as_it_is(tmp_path):
@@ -153,7 +114,7 @@ def test_the_demo_clip_is_installed_small_and_whole():
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(SourceError, match="workbench_demo"):
+    with pytest.raises(RecordingError, match="workbench_demo"):
         find_source("no_such_clip")
-    with pytest.raises(SourceError, match="no source is given"):
+    with pytest.raises(RecordingError, match="no source is given"):
         find_source("")

@@ -137,6 +137,11 @@ class Adaptation:
         with self._lock:
             return self._report
 
+    @property
+    def updating(self) -> bool:
+        """Whether an update is under way."""
+        return self._estimating
+
     def reset(self) -> None:
         """Return to the source statistics, on request."""
         self.onda.reset()

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes in this process that are fed a recording in lock step, over real DDS.
+
+A frame is published, with its depth first; the next one follows when every node is done with it
+and what the nodes published has arrived. No frame is dropped, and a machine that is faster than
+the camera is not held up by it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from lifecycle_msgs.msg import State
+from rclpy.executors import MultiThreadedExecutor, SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+from rclpy.qos import DurabilityPolicy, QoSProfile
+from sensor_msgs.msg import Image
+from std_msgs.msg import Header
+
+from newfound_core.errors import ConfigError, NewfoundError
+from newfound_runtime.bag_writer import type_name
+from newfound_runtime.container import ContainerError, make_node, node_class, spin
+from newfound_runtime.images import depth_message, rgb_message
+from newfound_runtime.managed_node import Output
+from newfound_runtime.perception_node import PerceptionNode
+
+IMAGE, DEPTH = "/recording/image_raw", "/recording/depth"
+DEFAULT_NODES = ("adaptive_classifier", "open_world_detector")
+START_TIMEOUT = 600.0  # s for all models to load
+FRAME_TIMEOUT = 300.0  # s for one frame
+_POLL = 0.0005  # s
+_QUEUE = 1000  # messages
+# What a replay sets, in nodes that have it: its topics, every frame, and no state of a robot.
+_OVERRIDES = {
+    "autostart": True,
+    "image_topic": IMAGE,
+    "image_transport": "raw",
+    "image_reliability": "reliable",
+    "max_rate": 0.0,
+    "depth_topic": DEPTH,
+    "knowledge_base": "",
+    "state_dir": "",
+    "persist_adaptation": False,
+}
+
+
+class ReplayError(NewfoundError):
+    """A replay that cannot go on: which node does not answer, and why."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """A message of a node, serialised."""
+
+    node: str
+    output: str
+    topic: str
+    type: str  # as newfound_msgs/msg/Classification
+    data: bytes
+
+
+def listed_nodes(parameters: Path | None) -> tuple[str, ...]:
+    """The nodes of a parameter file's container that process images; the default without one."""
+    try:
+        content = yaml.safe_load(parameters.read_text()) if parameters else {}
+        container = (content or {}).get("/container") or (content or {}).get("container") or {}
+        entries = container.get("ros__parameters", {}).get("nodes", DEFAULT_NODES)
+        kept = [e for e in entries if issubclass(node_class(e.partition(":")[0]), PerceptionNode)]
+    except ContainerError as error:
+        raise ConfigError(str(error)) from error
+    except (OSError, yaml.YAMLError, AttributeError, TypeError) as error:
+        raise ConfigError(f"{parameters} is not a parameter file: {error}") from error
+    if not kept:
+        raise ConfigError(f"{parameters} lists no node that processes images")
+    return tuple(kept)
+
+
+class Replay:
+    """Running nodes, a camera that feeds them, and a subscriber to all that they publish.
+
+    To be used between `rclpy.init` and `rclpy.shutdown`; with `debug_images` also the annotated
+    images are received.
+    """
+
+    def __init__(
+        self, entries: Sequence[str], *, has_depth: bool, debug_images: bool = False
+    ) -> None:
+        self._debug_images = debug_images
+        self._received: list[Received] = []
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._camera = Node("recording")
+        self._image = self._camera.create_publisher(Image, IMAGE, 5)
+        self._depth = self._camera.create_publisher(Image, DEPTH, 5) if has_depth else None
+        self.nodes = {entry: self._make(entry, has_depth) for entry in entries}
+        self._executors = [
+            MultiThreadedExecutor(2 * len(entries) + 2),
+            SingleThreadedExecutor(),  # of the subscriber, which no model holds up
+        ]
+        self._executors[1].add_node(self._camera)
+        for node in self.nodes.values():
+            self._executors[0].add_node(node)
+        self._threads = [
+            threading.Thread(target=spin, args=(executor,), daemon=True)
+            for executor in self._executors
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def start(self) -> None:
+        """Wait until every node is active and connected; a ReplayError if one is not."""
+        for name, node in self.nodes.items():
+            self._wait(partial(_active_or_failed, node), f"{name} to start", START_TIMEOUT)
+            if node.last_error:
+                raise ReplayError(f"{name}: {node.last_error}")
+            for output, (kind, topic, qos) in self._outputs_of(node).items():
+                self._subscribe(name, node, output, (kind, topic, qos))
+        for name, node in self.nodes.items():
+            for output in self._outputs_of(node):
+                self._wait(partial(node.wanted, output), f"a subscription to {output} of {name}")
+            node.subscribers_changed()  # images and depth are subscribed when this returns
+        listening = partial(self._image.get_subscription_count)
+        self._wait(lambda: listening() >= len(self.nodes), "the nodes to subscribe")
+        if self._depth is not None:
+            wanted = sum(
+                s.topic_name == DEPTH for n in self.nodes.values() for s in n.subscriptions
+            )
+            counted = self._depth.get_subscription_count
+            self._wait(lambda: counted() >= wanted, "the nodes to subscribe to depth")
+
+    def step(
+        self, header: Header, rgb: np.ndarray, depth: np.ndarray | None, status: bool
+    ) -> list[Received]:
+        """Feed one frame; what the nodes published because of it, and their status if asked."""
+        done = {name: node.frames_done for name, node in self.nodes.items()}
+        if self._depth is not None:
+            # Without depth an image without a measurement: nodes would wait for one.
+            empty = np.zeros(rgb.shape[:2], np.uint16)
+            self._depth.publish(depth_message(header, empty if depth is None else depth))
+        self._image.publish(rgb_message(header, rgb))
+        for name, node in self.nodes.items():
+            self._wait(partial(_done, node, done[name]), f"{name} to process a frame")
+            if status:
+                node.publish_status()
+        return self.drain()
+
+    def drain(self) -> list[Received]:
+        """Wait for what was published, and take it."""
+        for name, node in self.nodes.items():
+            for output, (_, _, qos) in self._outputs_of(node).items():
+                if not _latched(qos):  # of those only the last arrives
+                    arrived = partial(self._arrived, name, node, output)
+                    self._wait(arrived, f"{output} of {name}")
+        with self._lock:
+            taken, self._received = self._received, []
+        return taken
+
+    def close(self) -> None:
+        """End the nodes."""
+        for node in self.nodes.values():
+            node.close()
+        for executor in self._executors:
+            executor.shutdown(timeout_sec=5.0)
+        for node in self.nodes.values():
+            node.destroy_node()
+        self._camera.destroy_node()
+
+    def _make(self, entry: str, has_depth: bool) -> PerceptionNode:
+        kind = node_class(entry.partition(":")[0])
+        declared = {p.name for p in (*kind.COMMON_PARAMETERS, *kind.PARAMETERS)}
+        values = {**_OVERRIDES, "depth_timeout": 10.0 if has_depth else 0.0}
+        overrides = [Parameter(k, value=v) for k, v in values.items() if k in declared]
+        node = make_node(entry, parameter_overrides=overrides)
+        assert isinstance(node, PerceptionNode), "listed_nodes has checked it"
+        return node
+
+    def _outputs_of(self, node: PerceptionNode) -> Mapping[str, Output]:
+        return {
+            name: output
+            for name, output in node.outputs().items()
+            if self._debug_images or output[0] is not Image
+        }
+
+    def _subscribe(self, name: str, node: PerceptionNode, output: str, what: Output) -> None:
+        kind, topic, qos = what
+        topic = node.resolve_topic_name(topic)
+        profile = QoSProfile(depth=_QUEUE)
+        if _latched(qos):
+            profile.durability = DurabilityPolicy.TRANSIENT_LOCAL
+
+        def receive(data: bytes) -> None:
+            with self._lock:
+                self._received.append(Received(name, output, topic, type_name(kind), data))
+                self._counts[name, output] += 1
+
+        self._camera.create_subscription(kind, topic, receive, profile, raw=True)
+
+    def _arrived(self, name: str, node: PerceptionNode, output: str) -> bool:
+        return self._counts[name, output] >= node.published[output]
+
+    def _wait(
+        self, condition: Callable[[], Any], what: str, timeout: float = FRAME_TIMEOUT
+    ) -> None:
+        end = time.monotonic() + timeout
+        while not condition():
+            if time.monotonic() > end:
+                raise ReplayError(f"waited {timeout:.0f} s in vain for {what}")
+            time.sleep(_POLL)
+
+
+def _done(node: PerceptionNode, before: int) -> bool:
+    return node.frames_done > before and node.settled()
+
+
+def _active_or_failed(node: PerceptionNode) -> bool:
+    return node.state() == State.PRIMARY_STATE_ACTIVE or bool(node.last_error)
+
+
+def _latched(qos: QoSProfile | int) -> bool:
+    return isinstance(qos, QoSProfile) and qos.durability == DurabilityPolicy.TRANSIENT_LOCAL
