@@ -14,7 +14,7 @@ import importlib
 import sqlite3
 import struct
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,10 @@ _STAMP = 12  # bytes of a serialised message that hold the stamp of its header
 # What damaged files lead to, in the library and in its decompressors.
 _DAMAGE = (McapError, EOFError, ValueError, struct.error, zstandard.ZstdError, RuntimeError,
            MemoryError, OverflowError, UnicodeDecodeError)  # fmt: skip
+
+
+# Topic, type, time, first bytes (none for types that are not wanted) and place of a message.
+Scanned = tuple[str, str, int, bytes, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -63,13 +67,8 @@ class BagFile(Protocol):
 
     damage: str  # what is missing; empty if the file is whole
 
-    def scan(
-        self, types: Collection[str]
-    ) -> Iterator[tuple[str, str, int, bytes, tuple[int, int]]]:
-        """Topic, type, time, the first bytes and the place of each message.
-
-        The bytes are empty for types that are not wanted.
-        """
+    def scan(self, types: Collection[str], packed: bool) -> Iterator[Scanned]:
+        """Every message, in any order; `packed` ones are given as a whole."""
         ...
 
     def read(self, where: tuple[int, int]) -> bytes:
@@ -89,9 +88,7 @@ class McapFile:
         self.damage = ""
         self._chunk: tuple[int, list[Message]] = (-1, [])  # the last one that was read
 
-    def scan(
-        self, types: Collection[str]
-    ) -> Iterator[tuple[str, str, int, bytes, tuple[int, int]]]:
+    def scan(self, types: Collection[str], packed: bool) -> Iterator[Scanned]:
         """Every message; stops at the first record that is cut off."""
         schemas: dict[int, str] = {}
         channels: dict[int, Channel] = {}
@@ -159,10 +156,8 @@ class SqliteFile:
             f"{path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False
         )
 
-    def scan(
-        self, types: Collection[str]
-    ) -> Iterator[tuple[str, str, int, bytes, tuple[int, int]]]:
-        """Every message in the order of time; stops where the database is damaged."""
+    def scan(self, types: Collection[str], packed: bool) -> Iterator[Scanned]:
+        """Every message in the order of writing; stops where the database is damaged."""
         try:
             rows = self._database.execute("SELECT id, name, type FROM topics").fetchall()
         except sqlite3.Error as error:
@@ -172,9 +167,10 @@ class SqliteFile:
         topics = {number: (name, kind) for number, name, kind in rows}
         wanted = [number for number, (_, kind) in topics.items() if kind in types]
         marks = ", ".join("?" * len(wanted))
-        query = (
-            f"SELECT id, topic_id, timestamp, CASE WHEN topic_id IN ({marks}) THEN data ELSE x'' "
-            "END FROM messages ORDER BY timestamp, id"
+        head = "data" if packed else f"substr(data, 1, {_STAMP})"
+        query = (  # by id: sorted by time, a damaged page would hide those before it
+            f"SELECT id, topic_id, timestamp, CASE WHEN topic_id IN ({marks}) THEN {head} ELSE "
+            "x'' END FROM messages ORDER BY id"
         )
         try:
             for number, topic, logged, data in self._database.execute(query, wanted):
@@ -202,11 +198,13 @@ class Bag:
         self.warnings: list[str] = []
         self._files: list[BagFile] = []
         self._unpacked: tempfile.TemporaryDirectory | None = None
-        self._unpack: Callable[[bytes], bytes] = bytes
+        self._packed = False  # each message is compressed
         paths = self._paths()
         try:
             for file in paths:
                 self._index(file, types)
+            for topic in self.topics.values():
+                topic.entries.sort(key=lambda entry: entry.logged)
         except BaseException:
             self.close()
             raise
@@ -217,7 +215,8 @@ class Bag:
 
     def read(self, entry: Entry) -> bytes:
         """A message as it is stored."""
-        return self._unpack(self._files[entry.file].read(entry.where))
+        data = self._files[entry.file].read(entry.where)
+        return _unpack(data) if self._packed else data
 
     def close(self) -> None:
         """Close all files."""
@@ -234,11 +233,11 @@ class Bag:
         except (OSError, sqlite3.Error) as error:
             raise RecordingError(f"{path} cannot be read: {error}") from error
         self._files.append(file)
-        for name, kind, logged, data, where in file.scan(types):
+        for name, kind, logged, data, where in file.scan(types, self._packed):
             topic = self.topics.setdefault(name, Topic(name, kind))
             topic.messages += 1
             if data:
-                stamp = stamp_of(self._unpack(data)) or logged
+                stamp = stamp_of(_unpack(data) if self._packed else data) or logged
                 topic.entries.append(Entry(stamp, logged, len(self._files) - 1, where))
         if file.damage:
             self.warnings.append(f"{file.damage}; what is readable is played")
@@ -255,8 +254,7 @@ class Bag:
             content = yaml.safe_load((self.path / METADATA).read_text())
             facts = content["rosbag2_bagfile_information"]
             listed = [self.path / Path(name).name for name in facts["relative_file_paths"]]
-            if str(facts.get("compression_mode") or "").lower() == "message":
-                self._unpack = _unpack_message
+            self._packed = str(facts.get("compression_mode") or "").lower() == "message"
         except (OSError, yaml.YAMLError, KeyError, TypeError, UnicodeDecodeError) as error:
             self.warnings.append(f"{METADATA} is damaged ({error!r}): all files are played")
             return found
@@ -311,7 +309,7 @@ def stamp_of(message: bytes) -> int:
     return seconds * 10**9 + rest
 
 
-def _unpack_message(data: bytes) -> bytes:
+def _unpack(data: bytes) -> bytes:
     with (
         suppress(zstandard.ZstdError),
         closing(zstandard.ZstdDecompressor().stream_reader(data)) as stream,

@@ -208,7 +208,7 @@ def _info_topic(bag: Bag, image: str) -> Topic | None:
 
 def _listing(bag: Bag) -> str:
     topics = [f"{t.name} ({t.type}, {t.messages})" for t in bag.topics.values()]
-    return f"Its topics: {', '.join(sorted(topics)) or 'none'}"
+    return "; ".join([f"Its topics: {', '.join(sorted(topics)) or 'none'}", *bag.warnings])
 
 
 def _depth_values(message: Image | CompressedImage) -> np.ndarray:

@@ -21,8 +21,11 @@ _FIELD = re.compile(r"^([\w/]+)(<=\d+)?(\[.*?\])?\s+\w+")
 class BagWriter:
     """An MCAP file; messages come serialised or as they are."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._writer = Writer(file, compression=CompressionType.ZSTD)
+    def __init__(
+        self, file: BinaryIO, *, chunk_size: int = 1 << 20, compress: bool = True
+    ) -> None:
+        compression = CompressionType.ZSTD if compress else CompressionType.NONE
+        self._writer = Writer(file, chunk_size=chunk_size, compression=compression)
         self._writer.start(profile="ros2", library="newfound")
         self._schemas: dict[str, int] = {}
         self._channels: dict[str, int] = {}
