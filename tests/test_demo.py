@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import yaml
 from PIL import Image
-from sensor_msgs.msg import RegionOfInterest
+from sensor_msgs.msg import CompressedImage, RegionOfInterest
 
 from newfound_msgs.msg import (
     Classification,
@@ -21,6 +21,7 @@ from scripts.demo.judging import Sighting, overlap, share, sightings, true_label
 from scripts.demo.light import ADAPTING, FROZEN, LitThings
 from scripts.demo.report import draw
 from scripts.demo.story import Shown, Story
+from scripts.demo.table import RealTable
 from scripts.demo.witness import Heard
 from tests import ROOT
 
@@ -49,6 +50,20 @@ def light(*shares):
     return lit
 
 
+def table(jpeg):
+    """Two real frames; of three labelled objects one is known, one unknown, one not found."""
+    seen = RealTable()
+    said = [[found(KNOWN, "mug", 0), found(UNKNOWN, "", 21)], [found(UNKNOWN, "", 90)]]
+    for frame, (detections, lefts) in enumerate(zip(said, ([0, 20], [40]), strict=True)):
+        truth = GroundTruth(frame=frame, last=frame == 1)
+        truth.header.stamp.sec = frame
+        truth.objects = [GroundTruthObject(label="object", region=region(x, 0)) for x in lefts]
+        seen.see(CompressedImage(header=truth.header, data=jpeg))
+        seen.learn_truth(truth)
+        seen.hear(OpenWorldDetections(header=truth.header, detections=detections))
+    return seen
+
+
 @pytest.fixture
 def story():
     """One that is as it should be."""
@@ -69,8 +84,9 @@ def story():
         *(Sighting(t, 2.0, 2, "mug", "mug", "right") for t in (2.0, 52.0)),
     ]
     return Story(
-        "teapot", ["mug"], 0.0, 40.0, events, "confirmed", 8, seen, light(0.9, 0.4), shown, shown
-    )
+        "teapot", ["mug"], 0.0, 40.0, events, "confirmed", 8, seen, light(0.9, 0.4),
+        table(picture.getvalue()), shown, shown,
+    )  # fmt: skip
 
 
 def test_what_is_said_is_held_against_the_truth():
@@ -118,8 +134,28 @@ def test_accuracy_is_that_before_right_after_and_once_there_was_time():
     assert (found.before, found.right_after, found.recovered) == (1.0, 0.4, 0.4)
 
 
+def test_the_real_recording_is_counted_by_its_labelled_objects(story):
+    assert story.summary()["real_recording"] == {
+        "frames": 2,
+        "objects_labelled": 3,
+        "objects_found": 2,
+        "called_unknown": 1,
+        "regions": 3,
+    }
+    assert story.table.answered()
+
+
+def test_a_real_frame_without_an_answer_is_waited_for_and_not_counted(story):
+    del story.table.detections[1, 0]
+    assert not story.table.answered()
+    assert story.table.summary()["frames"] == 1
+    assert RealTable().summary()["objects_labelled"] == 0
+
+
 def test_the_report_is_drawn_also_when_pictures_are_missing(story, tmp_path):
-    for number, told in enumerate((story, replace(story, before=None, lit=LitThings()))):
+    for number, told in enumerate(
+        (story, replace(story, before=None, lit=LitThings(), table=RealTable()))
+    ):
         file = tmp_path / f"{number}.png"
         draw(told, file)
         assert Image.open(file).size[0] > 500

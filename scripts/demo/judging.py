@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from newfound_msgs import msg
-from scripts.demo.stamps import Stamp, stamp
+from scripts.demo.stamps import SAME, Stamp, overlap, stamp
 from scripts.demo.witness import Heard
 
 Verdict = Literal["right", "unknown", "wrong", "missed"]
 FULLY_SEEN = 0.5  # share of an object that must be visible for it to count
-SAME = 0.5  # overlap (IoU) of two boxes that are one object
 
 
 @dataclass(frozen=True)
@@ -48,18 +47,6 @@ def true_label(region: Any, truth: msg.GroundTruth) -> str:
 def share(found: Sequence[Sighting], verdict: Verdict) -> float:
     """How many of them were judged so; 0 of none."""
     return sum(s.verdict == verdict for s in found) / len(found) if found else 0.0
-
-
-def overlap(one: Any, other: Any) -> float:
-    """Intersection over union of two regions."""
-    width = min(one.x_offset + one.width, other.x_offset + other.width) - max(
-        one.x_offset, other.x_offset
-    )
-    height = min(one.y_offset + one.height, other.y_offset + other.height) - max(
-        one.y_offset, other.y_offset
-    )
-    common = max(width, 0) * max(height, 0)
-    return common / max(one.width * one.height + other.width * other.height - common, 1)
 
 
 def _judge(heard: Heard, truth: msg.GroundTruth, thing: msg.GroundTruthObject) -> Sighting:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's report as one figure: frames before and after, the loop in time, and the light."""
+"""The demo's report as one figure: simulated and real frames, the loop in time, and the light."""
 
 import io
 from pathlib import Path
@@ -9,22 +9,25 @@ import matplotlib.pyplot as plt
 import numpy as np
 from PIL import Image
 
-from newfound_msgs.msg import OpenWorldDetection
+from newfound_msgs.msg import OpenWorldDetection, OpenWorldDetections
 from scripts.demo.light import ADAPTING, FROZEN
 from scripts.demo.story import Shown, Story
+from scripts.demo.table import RealTable
 
 COLOURS = {"right": "tab:green", "unknown": "tab:orange", "wrong": "tab:red", "missed": "silver"}
+REAL_FRAMES = 3  # shown of the real recording
 WINDOW = 25  # frames of one point
 HEIGHTS = {"right": 3, "unknown": 2, "wrong": 1, "missed": 0}
 
 
 def draw(story: Story, file: Path) -> None:
     """Write the figure."""
-    figure = plt.figure(figsize=(11, 8.6), layout="constrained")
-    top, middle, bottom = figure.subfigures(3, 1, height_ratios=[1.6, 1, 0.9])
+    figure = plt.figure(figsize=(11, 11.4), layout="constrained")
+    top, real, middle, bottom = figure.subfigures(4, 1, height_ratios=[1.6, 1.15, 1, 0.9])
     left, right = top.subplots(1, 2)
     _frame(left, story.before, f"before: the {story.new} is unknown")
     _frame(right, story.after, f"after: it is a {story.new}")
+    _real(real, story.table)
     line, listed = middle.subplots(1, 2, gridspec_kw={"width_ratios": [5, 1]})
     _timeline(line, story)
     _events(listed, story)
@@ -39,13 +42,34 @@ def _frame(axes: Any, shown: Shown | None, title: str) -> None:
     if shown is None:
         axes.text(0.5, 0.5, "no such frame", ha="center")
         return
-    axes.imshow(Image.open(io.BytesIO(shown.jpeg)))
-    for found in shown.detections.detections:
+    _picture(axes, shown.jpeg, shown.detections)
+
+
+def _real(figure: Any, table: RealTable) -> None:
+    """Some frames of the real recording, and how much of it was found."""
+    counts, frames = table.summary(), table.frames()
+    figure.suptitle(
+        f"a real recording: {counts['objects_found']} of {counts['objects_labelled']} labelled "
+        f"objects found in {counts['frames']} scenes, {counts['called_unknown']} of them unknown",
+        fontsize=10,
+    )
+    chosen = np.linspace(0, len(frames) - 1, min(len(frames), REAL_FRAMES)).round().astype(int)
+    for axes in (row := figure.subplots(1, REAL_FRAMES)):
+        axes.axis("off")
+    for axes, number in zip(row, chosen, strict=False):
+        _picture(axes, frames[number].jpeg, frames[number].detections)
+
+
+def _picture(axes: Any, jpeg: bytes, detections: OpenWorldDetections) -> None:
+    """An image with the detections in it."""
+    axes.imshow(Image.open(io.BytesIO(jpeg)))
+    for found in detections.detections:
         known = found.kind == OpenWorldDetection.KIND_KNOWN
         colour, box = ("lime" if known else "orange"), found.region
         corner, size = (box.x_offset, box.y_offset), (box.width, box.height)
         axes.add_patch(plt.Rectangle(corner, *size, fill=False, color=colour, lw=1.5))
-        text = found.label if known else f"unknown ({found.nearest_label}?)"
+        nearest = f" ({found.nearest_label}?)" if found.nearest_label else ""
+        text = found.label if known else f"unknown{nearest}"
         where = {"facecolor": "black", "alpha": 0.6, "pad": 1, "lw": 0}
         axes.text(corner[0], corner[1] - 6, text, color=colour, fontsize=7, bbox=where)
 

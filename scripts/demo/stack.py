@@ -78,6 +78,7 @@ def _folders(folder: Path) -> dict[str, dict[str, dict[str, str]]]:
     """Where the nodes keep what they keep, so that each demo begins with what is shipped."""
     values = {
         "/open_world_detector": {"knowledge_base": "knowledge"},
+        "/table_detector": {"knowledge_base": "table_knowledge"},
         "/curator": {"state_folder": "curator", "image_folder": "images"},
         "/web_query": {"image_folder": "images"},
     }

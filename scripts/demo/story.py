@@ -9,6 +9,7 @@ from newfound_msgs import msg
 from scripts.demo.judging import Sighting, share, sightings
 from scripts.demo.light import ADAPTING, FROZEN, LitThings
 from scripts.demo.person import Person
+from scripts.demo.table import RealTable
 from scripts.demo.witness import Heard, Witness
 
 MOST = 0.5  # the share of frames that is called most of them
@@ -37,6 +38,7 @@ class Story:
     images: int  # fetched
     seen: Sequence[Sighting]
     lit: LitThings
+    table: RealTable
     before: Shown | None
     after: Shown | None
 
@@ -94,6 +96,7 @@ class Story:
                 for name in (ADAPTING, FROZEN)
                 if (found := self.lit.accuracy(name)) is not None
             },
+            "real_recording": self.table.summary(),
         }
 
 
@@ -130,6 +133,7 @@ def tell(
         images=max((h.message.images for h in ours), default=0),
         seen=seen,
         lit=witness.lit,
+        table=witness.table,
         before=_picture(witness, [s for s in seen if s.label == new and s.verdict == "unknown"]),
         after=_picture(witness, right),
     )

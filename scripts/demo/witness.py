@@ -20,6 +20,8 @@ from newfound_runtime.managed_node import LATCHED
 from scripts.demo.light import CLASSIFIERS, LitThings
 from scripts.demo.stack import Stack
 from scripts.demo.stamps import Stamp, stamp
+from scripts.demo.table import DETECTOR as TABLE_DETECTOR
+from scripts.demo.table import RealTable
 
 DETECTOR, CURATOR = "/open_world_detector", "/curator"
 _ACTIVE = State.PRIMARY_STATE_ACTIVE
@@ -49,7 +51,7 @@ class Witness:
         self.unknowns: list[Heard] = []
         self.status: list[Heard] = []
         self.learning: list[Heard] = []
-        self.lit = LitThings()
+        self.lit, self.table = LitThings(), RealTable()
         self.knowledge: list[Heard] = []
         self.proposals: list[Heard] = []
         self._images: dict[Stamp, bytes] = {}
@@ -67,6 +69,9 @@ class Witness:
         for name in CLASSIFIERS:
             hear = functools.partial(self.lit.hear, name)
             self.listen(msg.Classification, f"/{name}/classification", hear)
+        self.listen(CompressedImage, "/table/image_raw/compressed", self.table.see)
+        self.listen(msg.GroundTruth, "/table/ground_truth", self.table.learn_truth)
+        self.listen(msg.OpenWorldDetections, f"{TABLE_DETECTOR}/detections", self.table.hear)
         self.listen(msg.KnowledgeBase, f"{DETECTOR}/knowledge", self._keeping(self.knowledge), 1)
         self.listen(msg.LabelProposals, f"{CURATOR}/proposals", self._keeping(self.proposals), 1)
 
@@ -119,6 +124,11 @@ class Witness:
     def play_light(self) -> None:
         """Let the camera play before which the light changes."""
         self.call(Trigger, "/hand/sim_camera/restart", Trigger.Request())
+
+    def play_table(self) -> None:
+        """Let the camera play that has a real recording."""
+        self.table.ended_at = None
+        self.call(Trigger, "/table/sim_camera/restart", Trigger.Request())
 
     def decide(self, unknown_id: str, decision: int, label: str = "") -> ConfirmLabel.Response:
         """What a person would say to the curator."""
