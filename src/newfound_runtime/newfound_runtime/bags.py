@@ -37,7 +37,7 @@ from sensor_msgs.msg import CameraInfo, CompressedImage
 from std_msgs.msg import Header
 
 from newfound_core.allocation import keep_freed_memory
-from newfound_core.errors import NewfoundError
+from newfound_core.errors import ConfigError, NewfoundError
 from newfound_core.storage import atomic_directory
 from newfound_runtime.bag_writer import BagWriter, type_name
 from newfound_runtime.recordings import (
@@ -47,7 +47,7 @@ from newfound_runtime.recordings import (
     RecordingOptions,
     open_recording,
 )
-from newfound_runtime.replay import Replay, listed_nodes
+from newfound_runtime.replay import Replay, listed_nodes, perception_nodes
 from newfound_runtime.replay_report import PlayedImage, ReplayReport
 
 STATUS_PERIOD = 1.0  # s of the recording between two status messages
@@ -74,11 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def replay(options: argparse.Namespace) -> bool:
     """Replay as the options say; whether the whole recording was."""
+    if options.out.exists() and not options.force and any(options.out.iterdir()):
+        raise ConfigError(f"{options.out} exists: name another folder, or replace it by --force")
     topics = RecordingOptions(options.image_topic, options.depth_topic, options.depth_tolerance)
     recording = open_recording(options.recording, topics)
     for warning in recording.warnings:
         say(f"warning: {warning}")
-    entries = tuple(options.nodes or listed_nodes(options.params))
+    entries = perception_nodes(options.nodes or listed_nodes(options.params))
     replaced = options.force and options.out.exists()
     with (
         tempfile.TemporaryDirectory(prefix="newfound-replay-") as home,

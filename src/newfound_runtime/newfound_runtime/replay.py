@@ -69,20 +69,26 @@ class Received:
     data: bytes
 
 
-def listed_nodes(parameters: Path | None) -> tuple[str, ...]:
-    """The nodes of a parameter file's container that process images; the default without one."""
+def listed_nodes(parameters: Path | None) -> Sequence[str]:
+    """What the container of a parameter file lists; the default without such a list."""
     try:
         content = yaml.safe_load(parameters.read_text()) if parameters else {}
         container = (content or {}).get("/container") or (content or {}).get("container") or {}
-        entries = container.get("ros__parameters", {}).get("nodes", DEFAULT_NODES)
-        kept = [e for e in entries if issubclass(node_class(e.partition(":")[0]), PerceptionNode)]
-    except ContainerError as error:
-        raise ConfigError(str(error)) from error
+        return list(container.get("ros__parameters", {}).get("nodes", DEFAULT_NODES))
     except (OSError, yaml.YAMLError, AttributeError, TypeError) as error:
         raise ConfigError(f"{parameters} is not a parameter file: {error}") from error
+
+
+def perception_nodes(entries: Sequence[str]) -> tuple[str, ...]:
+    """Those of the nodes that process images; a ConfigError if there is none."""
+    try:
+        kinds = {entry: node_class(entry.partition(":")[0]) for entry in entries}
+    except (ContainerError, ImportError) as error:
+        raise ConfigError(str(error)) from error
+    kept = tuple(entry for entry, kind in kinds.items() if issubclass(kind, PerceptionNode))
     if not kept:
-        raise ConfigError(f"{parameters} lists no node that processes images")
-    return tuple(kept)
+        raise ConfigError(f"no node processes images: {', '.join(entries) or 'none is listed'}")
+    return kept
 
 
 class Replay:
@@ -99,6 +105,8 @@ class Replay:
         self._received: list[Received] = []
         self._lock = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
+        self._before: dict[str, Counter[str]] = {}  # published before the first frame
+        self._subscriptions: list[Any] = []
         self._camera = Node("recording")
         self._image = self._camera.create_publisher(Image, IMAGE, 5)
         self._depth = self._camera.create_publisher(Image, DEPTH, 5) if has_depth else None
@@ -123,20 +131,28 @@ class Replay:
             self._wait(partial(_active_or_failed, node), f"{name} to start", START_TIMEOUT)
             if node.last_error:
                 raise ReplayError(f"{name}: {node.last_error}")
-            for output, (kind, topic, qos) in self._outputs_of(node).items():
-                self._subscribe(name, node, output, (kind, topic, qos))
+            for output, what in self._outputs_of(node).items():
+                self._subscribe(name, node, output, what)
         for name, node in self.nodes.items():
             for output in self._outputs_of(node):
                 self._wait(partial(node.wanted, output), f"a subscription to {output} of {name}")
             node.subscribers_changed()  # images and depth are subscribed when this returns
-        listening = partial(self._image.get_subscription_count)
-        self._wait(lambda: listening() >= len(self.nodes), "the nodes to subscribe")
-        if self._depth is not None:
-            wanted = sum(
-                s.topic_name == DEPTH for n in self.nodes.values() for s in n.subscriptions
-            )
-            counted = self._depth.get_subscription_count
-            self._wait(lambda: counted() >= wanted, "the nodes to subscribe to depth")
+            self._before[name] = node.published.copy()
+        topics = (IMAGE, DEPTH) if self._depth is not None else (IMAGE,)
+        inputs = [
+            subscription
+            for node in self.nodes.values()
+            for subscription in node.subscriptions
+            if subscription.topic_name in topics
+        ]
+        # Both ends must have found each other: what is sent earlier is lost.
+        for subscription in (*inputs, *self._subscriptions):
+            topic = subscription.topic_name
+            self._wait(partial(subscription.get_publisher_count), f"a publisher of {topic}")
+        for topic, publisher in ((IMAGE, self._image), (DEPTH, self._depth)):
+            wanted = sum(subscription.topic_name == topic for subscription in inputs)
+            if publisher is not None:
+                self._wait(partial(_heard_by, publisher, wanted), f"the subscribers of {topic}")
 
     def step(
         self, header: Header, rgb: np.ndarray, depth: np.ndarray | None, status: bool
@@ -181,7 +197,7 @@ class Replay:
         values = {**_OVERRIDES, "depth_timeout": 10.0 if has_depth else 0.0}
         overrides = [Parameter(k, value=v) for k, v in values.items() if k in declared]
         node = make_node(entry, parameter_overrides=overrides)
-        assert isinstance(node, PerceptionNode), "listed_nodes has checked it"
+        assert isinstance(node, PerceptionNode), "perception_nodes has checked it"
         return node
 
     def _outputs_of(self, node: PerceptionNode) -> Mapping[str, Output]:
@@ -203,10 +219,12 @@ class Replay:
                 self._received.append(Received(name, output, topic, type_name(kind), data))
                 self._counts[name, output] += 1
 
-        self._camera.create_subscription(kind, topic, receive, profile, raw=True)
+        self._subscriptions.append(
+            self._camera.create_subscription(kind, topic, receive, profile, raw=True)
+        )
 
     def _arrived(self, name: str, node: PerceptionNode, output: str) -> bool:
-        return self._counts[name, output] >= node.published[output]
+        return self._counts[name, output] >= node.published[output] - self._before[name][output]
 
     def _wait(
         self, condition: Callable[[], Any], what: str, timeout: float = FRAME_TIMEOUT
@@ -218,12 +236,18 @@ class Replay:
             time.sleep(_POLL)
 
 
+def _heard_by(publisher: Any, subscribers: int) -> bool:
+    return publisher.get_subscription_count() >= subscribers
+
+
 def _done(node: PerceptionNode, before: int) -> bool:
     return node.frames_done > before and node.settled()
 
 
 def _active_or_failed(node: PerceptionNode) -> bool:
-    return node.state() == State.PRIMARY_STATE_ACTIVE or bool(node.last_error)
+    settled = (State.PRIMARY_STATE_UNCONFIGURED, State.PRIMARY_STATE_INACTIVE)
+    failed = bool(node.last_error) and node.state() in settled
+    return failed or node.state() == State.PRIMARY_STATE_ACTIVE
 
 
 def _latched(qos: QoSProfile | int) -> bool:

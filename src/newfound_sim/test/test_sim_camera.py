@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The camera over real DDS, on clips that need no rendering."""
 
+import subprocess
+import sys
 import threading
 
+import cv2
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -11,6 +14,7 @@ from std_srvs.srv import SetBool, Trigger
 
 from newfound_msgs.msg import GroundTruth
 from newfound_runtime import images
+from newfound_runtime.bag_testing import PERIOD, START, camera_messages, write_db3, write_mcap
 from newfound_runtime.container import node_class
 from newfound_runtime.testing import ACTIVE, INACTIVE, UNCONFIGURED, eventually, values
 from newfound_sim.sim_camera import SimCamera
@@ -216,6 +220,95 @@ def test_a_clip_without_depth_sends_none(ros, make_clip):
     ros.started(SimCamera, source=str(make_clip(depth=False)))
     eventually(lambda: len(pictures) > 5)
     assert depth == []
+
+
+def test_a_bag_is_played_with_its_depth_camera_and_original_stamps(ros, tmp_path):
+    got = {t: ros.collect(k, f"/{t}") for t, k in
+           (("image_raw", Image), ("depth", Image), ("camera_info", CameraInfo))}  # fmt: skip
+    bag = write_db3(tmp_path / "bag", camera_messages(frames=3))
+    camera = ros.started(
+        SimCamera, source=str(bag), rate=20.0, stamps="original", loop=False, start_paused=True
+    )
+    eventually(lambda: all(camera.wanted(output) for output in got))
+    ros.call(Trigger, "/sim_camera/restart", Trigger.Request())
+    eventually(lambda: all(len(received) == 3 for received in got.values()))
+    for received in got.values():
+        nanoseconds = [sec * 10**9 + rest for sec, rest in stamps(received)]
+        assert nanoseconds == [START + n * PERIOD for n in range(3)]
+    assert [brightness(m) for m in got["image_raw"]] == [0, 20, 40]
+    assert images.to_depth(got["depth"][2])[0, 0] == pytest.approx(1.002)
+    assert [m.k[0] for m in got["camera_info"]] == [40.0, 41.0, 42.0]
+
+
+def test_original_stamps_never_go_back_in_a_loop_or_after_a_restart(ros, tmp_path):
+    received = ros.collect(Image, "/image_raw")
+    bag = write_mcap(tmp_path / "a.mcap", camera_messages(frames=3))
+    camera = ros.started(SimCamera, source=str(bag), rate=50.0, stamps="original")
+    eventually(lambda: camera._player.loops >= 3 and len(received) > 9)
+    ros.call(Trigger, "/sim_camera/restart", Trigger.Request())
+    count = len(received)
+    eventually(lambda: len(received) > count + 5)
+    found = stamps(received)
+    assert found == sorted(set(found))
+
+
+def test_depth_in_metres_is_published_as_it_is(ros, tmp_path):
+    for name, pixels in (("rgb", np.zeros((24, 32, 3), np.uint8)),
+                         ("depth", np.full((24, 32), 6001, np.uint16))):  # fmt: skip
+        (tmp_path / name).mkdir()
+        cv2.imwrite(str(tmp_path / name / "12.500000.png"), pixels)
+    depth = ros.collect(Image, "/depth")
+    ros.started(SimCamera, source=str(tmp_path))
+    eventually(lambda: depth)
+    assert depth[0].encoding == "32FC1"
+    assert images.to_depth(depth[0])[0, 0] == pytest.approx(6001 / 5000)
+
+
+def test_labels_of_a_real_recording_are_its_ground_truth(ros):
+    truths = ros.collect(GroundTruth, "/ground_truth")
+    ros.started(SimCamera, source="real_table", rate=50.0)
+    eventually(lambda: {t.frame for t in truths} == set(range(6)))
+    objects = {t.frame: len(t.objects) for t in truths}
+    assert objects == {0: 2, 1: 2, 2: 2, 3: 2, 4: 3, 5: 3}
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"stamps": "original", "source": "real_table"}, "has no stamps of its own"),
+        ({"bag_image_topic": "/rear"}, "no images on /rear. Its topics: /chatter"),
+        ({"source": "/no/such.mcap"}, "does not exist"),
+    ],
+)
+def test_a_recording_that_cannot_be_played_so_is_refused_in_one_line(
+    ros, tmp_path, capfd, values, told
+):
+    bag = write_mcap(tmp_path / "a.mcap", camera_messages(frames=2))
+    ros.add(SimCamera, autostart=False, **{"source": str(bag), **values})
+    assert not ros.change("/sim_camera", "configure")
+    (line,) = [x for x in capfd.readouterr().err.splitlines() if "not configured" in x]
+    assert told in line
+
+
+def test_a_cut_off_recording_is_played_with_a_warning(ros, tmp_path):
+    bag = write_mcap(tmp_path / "a.mcap", camera_messages(), compress=False)
+    bag.write_bytes(bag.read_bytes()[: bag.stat().st_size // 2])
+    received = ros.collect(Image, "/image_raw")
+    ros.started(SimCamera, source=str(bag), rate=50.0)
+    eventually(lambda: len(received) > 3)
+    eventually(lambda: ros.logged("cut off or damaged"))
+
+
+def test_a_recording_is_played_without_the_renderer(tmp_path):
+    write_mcap(tmp_path / "a.mcap", camera_messages(frames=2))
+    script = (
+        "import sys; sys.modules.update(dict.fromkeys(('mitsuba', 'drjit', 'trimesh', 'torch')));"
+        "from pathlib import Path; from newfound_sim.sim_camera import SimCamera;"
+        "from newfound_sim.sources import open_source;"
+        f"print(len(open_source(Path({str(tmp_path / 'a.mcap')!r}))))"
+    )
+    command = [sys.executable, "-c", script]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "2\n"
 
 
 @pytest.mark.slow
