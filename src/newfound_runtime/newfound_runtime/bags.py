@@ -176,7 +176,7 @@ class _Player:
         received = self._running.step(header, rgb, depth, status)
         name = f"{number:06d}.jpg"
         image = PlayedImage(len(report.images) + 1, name, stamp, rgb.shape[1], rgb.shape[0])
-        report.add(image, received)
+        report.add(image, received, status)
         self._store(number, header, stamp, name)
         for entry in received:
             self._writer.write(entry.topic, entry.type, entry.data, stamp)

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 import yaml
-from lifecycle_msgs.msg import State
 from rclpy.executors import MultiThreadedExecutor, SingleThreadedExecutor
+from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile
@@ -36,13 +36,12 @@ from newfound_runtime.perception_node import PerceptionNode
 
 IMAGE, DEPTH = "/recording/image_raw", "/recording/depth"
 DEFAULT_NODES = ("adaptive_classifier", "open_world_detector")
-START_TIMEOUT = 600.0  # s for all models to load
 FRAME_TIMEOUT = 300.0  # s for one frame
 _POLL = 0.0005  # s
 _QUEUE = 1000  # messages
 # What a replay sets, in nodes that have it: its topics, every frame, and no state of a robot.
 _OVERRIDES = {
-    "autostart": True,
+    "autostart": False,
     "image_topic": IMAGE,
     "image_transport": "raw",
     "image_reliability": "reliable",
@@ -105,7 +104,6 @@ class Replay:
         self._received: list[Received] = []
         self._lock = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
-        self._before: dict[str, Counter[str]] = {}  # published before the first frame
         self._subscriptions: list[Any] = []
         self._camera = Node("recording")
         self._image = self._camera.create_publisher(Image, IMAGE, 5)
@@ -126,33 +124,41 @@ class Replay:
             thread.start()
 
     def start(self) -> None:
-        """Wait until every node is active and connected; a ReplayError if one is not."""
+        """Configure and activate the nodes, connected; a ReplayError if one cannot be."""
         for name, node in self.nodes.items():
-            self._wait(partial(_active_or_failed, node), f"{name} to start", START_TIMEOUT)
-            if node.last_error:
+            if node.trigger_configure() != TransitionCallbackReturn.SUCCESS:
                 raise ReplayError(f"{name}: {node.last_error}")
             for output, what in self._outputs_of(node).items():
                 self._subscribe(name, node, output, what)
-        for name, node in self.nodes.items():
-            for output in self._outputs_of(node):
                 self._wait(partial(node.wanted, output), f"a subscription to {output} of {name}")
+        # While the nodes are inactive they publish nothing: not one message is missed.
+        self._wait_for_publishers(self._subscriptions)
+        for name, node in self.nodes.items():
+            if node.trigger_activate() != TransitionCallbackReturn.SUCCESS:
+                raise ReplayError(f"{name}: {node.last_error}")
             node.subscribers_changed()  # images and depth are subscribed when this returns
-            self._before[name] = node.published.copy()
-        topics = (IMAGE, DEPTH) if self._depth is not None else (IMAGE,)
-        inputs = [
-            subscription
-            for node in self.nodes.values()
-            for subscription in node.subscriptions
-            if subscription.topic_name in topics
-        ]
-        # Both ends must have found each other: what is sent earlier is lost.
-        for subscription in (*inputs, *self._subscriptions):
-            topic = subscription.topic_name
-            self._wait(partial(subscription.get_publisher_count), f"a publisher of {topic}")
-        for topic, publisher in ((IMAGE, self._image), (DEPTH, self._depth)):
-            wanted = sum(subscription.topic_name == topic for subscription in inputs)
+        self._connect_inputs()
+
+    def _connect_inputs(self) -> None:
+        """Wait until publishers and subscriptions of images and depth have found each other."""
+        publishers = {IMAGE: self._image, DEPTH: self._depth}
+        for topic, publisher in publishers.items():
             if publisher is not None:
-                self._wait(partial(_heard_by, publisher, wanted), f"the subscribers of {topic}")
+                listening = [
+                    subscription
+                    for node in self.nodes.values()
+                    for subscription in node.subscriptions
+                    if subscription.topic_name == topic
+                ]
+                self._wait_for_publishers(listening)
+                heard = partial(_heard_by, publisher, len(listening))
+                self._wait(heard, f"the subscribers of {topic}")
+
+    def _wait_for_publishers(self, subscriptions: Sequence[Any]) -> None:
+        for subscription in subscriptions:
+            self._wait(
+                subscription.get_publisher_count, f"a publisher of {subscription.topic_name}"
+            )
 
     def step(
         self, header: Header, rgb: np.ndarray, depth: np.ndarray | None, status: bool
@@ -224,7 +230,7 @@ class Replay:
         )
 
     def _arrived(self, name: str, node: PerceptionNode, output: str) -> bool:
-        return self._counts[name, output] >= node.published[output] - self._before[name][output]
+        return self._counts[name, output] >= node.published[output]
 
     def _wait(
         self, condition: Callable[[], Any], what: str, timeout: float = FRAME_TIMEOUT
@@ -242,12 +248,6 @@ def _heard_by(publisher: Any, subscribers: int) -> bool:
 
 def _done(node: PerceptionNode, before: int) -> bool:
     return node.frames_done > before and node.settled()
-
-
-def _active_or_failed(node: PerceptionNode) -> bool:
-    settled = (State.PRIMARY_STATE_UNCONFIGURED, State.PRIMARY_STATE_INACTIVE)
-    failed = bool(node.last_error) and node.state() in settled
-    return failed or node.state() == State.PRIMARY_STATE_ACTIVE
 
 
 def _latched(qos: QoSProfile | int) -> bool:

@@ -16,6 +16,7 @@ from newfound_core.storage import write_bytes, write_json
 from newfound_msgs.msg import AdaptationStatus, OpenWorldDetection, OpenWorldDetections
 from newfound_msgs.msg import UnknownObject as UnknownMessage
 from newfound_runtime.bag_files import message_class
+from newfound_runtime.bag_writer import type_name
 from newfound_runtime.replay import Received
 
 UNKNOWN = "unknown"  # the category of unknown objects
@@ -47,14 +48,18 @@ class ReplayReport:
     labels: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     sightings: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
-    def add(self, image: PlayedImage, received: Sequence[Received]) -> None:
-        """Take in a frame and what was published because of it."""
+    def add(self, image: PlayedImage, received: Sequence[Received], status: bool) -> None:
+        """Take in a frame and what was published because of it.
+
+        Without `status` the nodes were not asked for theirs: what comes nevertheless, by the time
+        that the replay takes, would differ from one replay to the next.
+        """
         self.images.append(image)
         for entry in received:
-            self.hear(entry, image.id)
+            if status or entry.type != type_name(AdaptationStatus):
+                self._hear(entry, image.id)
 
-    def hear(self, entry: Received, image_id: int) -> None:
-        """Take in a message."""
+    def _hear(self, entry: Received, image_id: int) -> None:
         message = deserialize_message(entry.data, message_class(entry.type))
         if isinstance(message, OpenWorldDetections):
             for found in message.detections:
