@@ -151,10 +151,19 @@ class SqliteFile:
 
     def __init__(self, path: Path) -> None:
         self._path, self.damage = path, ""
+        self._database = self._open("mode=ro")
+        try:
+            self._database.execute("SELECT * FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError:
+            # A journal is left, and this medium cannot be written: read what is in the file.
+            self._database = self._open("mode=ro&immutable=1")
+        except sqlite3.Error:
+            pass  # `scan` says what is wrong
+
+    def _open(self, options: str) -> sqlite3.Connection:
         # Threads: opened by the one that configures a node, read by the one that plays.
-        self._database = sqlite3.connect(
-            f"{path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False
-        )
+        address = f"{self._path.resolve().as_uri()}?{options}"
+        return sqlite3.connect(address, uri=True, check_same_thread=False)
 
     def scan(self, types: Collection[str], packed: bool) -> Iterator[Scanned]:
         """Every message in the order of writing; stops where the database is damaged."""

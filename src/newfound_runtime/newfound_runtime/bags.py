@@ -61,9 +61,11 @@ CAMERA_INFO = "/recording/camera_info"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Replay a recording; 0 if all of it was, 130 after Ctrl-C, 1 with a sentence otherwise."""
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
+    stop = _Stop()
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
     try:
-        complete = replay(options)
+        complete = replay(options, stop)
     except (NewfoundError, OSError) as error:
         print(f"newfound_runtime.bags: {error}", file=sys.stderr)
         return 1
@@ -72,7 +74,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if complete else 130
 
 
-def replay(options: argparse.Namespace) -> bool:
+class _Stop:
+    """Ends the replay after the frame at work; asked a second time, at once."""
+
+    asked = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+def replay(options: argparse.Namespace, stop: _Stop) -> bool:
     """Replay as the options say; whether the whole recording was."""
     if options.out.exists() and not options.force and any(options.out.iterdir()):
         raise ConfigError(f"{options.out} exists: name another folder, or replace it by --force")
@@ -80,6 +93,8 @@ def replay(options: argparse.Namespace) -> bool:
     recording = open_recording(options.recording, topics)
     for warning in recording.warnings:
         say(f"warning: {warning}")
+    if not recording.has_depth:
+        say("the recording has no depth: a detector needs a proposer that does without")
     entries = perception_nodes(options.nodes or listed_nodes(options.params))
     replaced = options.force and options.out.exists()
     with (
@@ -92,7 +107,9 @@ def replay(options: argparse.Namespace) -> bool:
             try:
                 say(f"{len(recording)} frames; starting {', '.join(entries)}")
                 running.start()
-                return _run(recording, running, folder, options)
+                if stop.asked:
+                    raise KeyboardInterrupt
+                return _run(recording, running, folder, options, stop)
             finally:
                 running.close()
         finally:
@@ -100,12 +117,18 @@ def replay(options: argparse.Namespace) -> bool:
             recording.close()
 
 
-def _run(recording: Recording, running: Replay, folder: Path, options: argparse.Namespace) -> bool:
+def _run(
+    recording: Recording,
+    running: Replay,
+    folder: Path,
+    options: argparse.Namespace,
+    stop: _Stop,
+) -> bool:
     report, began = ReplayReport(), time.monotonic()
     with (folder / "output.mcap").open("wb") as file:
         writer = BagWriter(file)
         player = _Player(recording, running, report, writer, folder if options.images else None)
-        complete = player.play(options.limit)
+        complete = player.play(options.limit, stop)
         writer.close()
     facts = {
         "recording": str(options.recording),
@@ -140,20 +163,20 @@ class _Player:
         self._stamps = MonotonicStamps(1 / recording.rate)
         self._next_status = 0
 
-    def play(self, limit: int) -> bool:
-        """Feed all frames, or the first `limit`; False if interrupted."""
+    def play(self, limit: int, stop: _Stop) -> bool:
+        """Feed all frames, or the first `limit`; False if asked to stop."""
         count = min(limit, len(self._recording)) if limit else len(self._recording)
         began = told = time.monotonic()
-        try:
-            for number in range(count):
-                self._feed(number, last=number + 1 == count)
-                if time.monotonic() - told > PROGRESS_PERIOD:
-                    told = time.monotonic()
-                    rate = (number + 1) / (told - began)
-                    say(f"frame {number + 1} of {count}, {rate:.1f} per second")
-        except KeyboardInterrupt:
-            say("interrupted; writing what there is")
-            return False
+        number = 0
+        while number < min(count, len(self._recording)):  # a video may be shorter than it claims
+            if stop.asked:
+                say("interrupted; writing what there is")
+                return False
+            self._feed(number, last=number + 1 == count)
+            number += 1
+            if time.monotonic() - told > PROGRESS_PERIOD:
+                told = time.monotonic()
+                say(f"frame {number} of {count}, {number / (told - began):.1f} per second")
         return True
 
     def _feed(self, number: int, *, last: bool) -> None:
@@ -211,10 +234,6 @@ def _init(home: str, parameters: Path | None) -> None:
         domain_id=1 + os.getpid() % DOMAINS,
         signal_handler_options=SignalHandlerOptions.NO,
     )
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,17 +11,14 @@ from ament_index_python.packages import PackageNotFoundError, get_package_share_
 from sensor_msgs.msg import CameraInfo
 from std_msgs.msg import Header
 
+from newfound_runtime.file_recordings import RgbdFolder, read_bytes, read_depth, read_image
 from newfound_runtime.recordings import (
     FrameError,
     Recording,
     RecordingError,
     RecordingOptions,
-    RgbdFolder,
     camera_info,
     open_recording,
-    read_bytes,
-    read_depth,
-    read_image,
 )
 from newfound_sim.clip import FILE, SeenObject, Truth, load_clip
 

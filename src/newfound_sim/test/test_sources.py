@@ -3,7 +3,8 @@ import cv2
 import numpy as np
 import pytest
 
-from newfound_runtime.recordings import FrameError, ImageFolder, RecordingError
+from newfound_runtime.file_recordings import ImageFolder
+from newfound_runtime.recordings import FrameError, RecordingError
 from newfound_sim.clip import ClipError, load_clip
 from newfound_sim.sources import (
     ClipSource,
