@@ -100,7 +100,8 @@ class McapFile:
             elif isinstance(record, Message) and record.channel_id in channels:
                 channel = channels[record.channel_id]
                 kind = schemas.get(channel.schema_id, "")
-                head = record.data if kind in types else b""
+                readable = kind in types and channel.message_encoding == "cdr"
+                head = record.data if readable else b""
                 yield channel.topic, kind, record.log_time, head, (start, position)
 
     def read(self, where: tuple[int, int]) -> bytes:

@@ -27,7 +27,9 @@ from newfound_runtime.recordings import (
 
 RAW, COMPRESSED = "sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage"
 INFO = "sensor_msgs/msg/CameraInfo"
-_DEPTH_ENCODINGS = ("16UC1", "32FC1", "mono16")
+_DEPTH_ENCODINGS = ("16UC1", "32FC1")
+_MONO = ("mono8", "mono16", "8UC1")
+_SIBLINGS = ("compressed", "compressedDepth")  # of image_transport; the later is preferred
 _REGISTERED = ("aligned", "registered")  # in names of depth that fits the colour image
 
 __all__ = ["BagRecording", "is_bag"]
@@ -150,9 +152,11 @@ def _kind(bag: Bag, topic: Topic) -> str:
             continue
         text = message.format if isinstance(message, CompressedImage) else message.encoding
         encoding = text.partition(";")[0].strip()
-        if "compressedDepth" in text or encoding in _DEPTH_ENCODINGS:
+        # Infrared cameras publish mono16, and so do some depth cameras.
+        named = encoding == "mono16" and "depth" in topic.name
+        if "compressedDepth" in text or encoding in _DEPTH_ENCODINGS or named:
             return "depth"
-        return "mono" if encoding == "mono8" else "colour"
+        return "mono" if encoding in _MONO else "colour"
     return "colour"
 
 
@@ -191,8 +195,16 @@ def _depth_topic(bag: Bag, kinds: dict[str, str], wanted: str) -> Topic | None:
 
 
 def _one_for_each_camera(names: Sequence[str]) -> list[str]:
-    """Topics without the compressed siblings of others."""
-    return sorted(n for n in names if n.rpartition("/")[0] not in names)
+    """One topic for each image that is recorded raw and compressed: the first of these."""
+
+    def base_and_rank(name: str) -> tuple[str, int]:
+        base, _, last = name.rpartition("/")
+        return (base, -_SIBLINGS.index(last)) if last in _SIBLINGS else (name, -len(_SIBLINGS))
+
+    chosen: dict[str, str] = {}
+    for name in sorted(names, key=base_and_rank, reverse=True):
+        chosen[base_and_rank(name)[0]] = name
+    return sorted(chosen.values())
 
 
 def _info_topic(bag: Bag, image: str) -> Topic | None:

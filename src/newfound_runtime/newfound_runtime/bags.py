@@ -137,6 +137,7 @@ def _run(
         "frames_of_recording": len(recording),
         "warnings": list(recording.warnings),
         **report.summary(time.monotonic() - began, recording.rate),
+        "frames_failed": {name: node.frames_failed for name, node in running.nodes.items()},
         "messages": writer.counts,
     }
     report.write(folder, facts)

@@ -117,6 +117,11 @@ class PerceptionNode(ManagedNode):
         counters = self._input.counters
         return counters.processed + counters.dropped + counters.failed
 
+    @property
+    def frames_failed(self) -> int:
+        """How many of them could not be decoded or processed."""
+        return 0 if self._input is None else self._input.counters.failed
+
     def stop_threads(self) -> bool:
         """End the worker, which may have to finish its frame first."""
         if self._worker is None:

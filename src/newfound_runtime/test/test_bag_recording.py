@@ -219,6 +219,28 @@ def test_colour_is_preferred_to_infrared_and_aligned_depth_to_other_depth(tmp_pa
     assert source.depth(0)[0, 0] == 701
 
 
+def test_of_raw_and_compressed_topics_of_one_image_the_best_is_taken(tmp_path):
+    depth = np.full((24, 32), 700, np.uint16)
+    messages = [
+        ("/color/image_raw/compressed", compressed(START, GREY), START),
+        ("/color/image_raw", rgb_message(header(START), GREY + 1), START),
+        ("/depth/image/compressedDepth", compressed_depth(START, depth), START),
+        ("/depth/image/compressed", compressed_depth(START, depth + 1), START),
+    ]
+    source = open_recording(write_mcap(tmp_path / "a.mcap", messages))
+    assert source.rgb(0).mean() == 91
+    assert source.depth(0)[0, 0] == 700
+
+
+def test_infrared_of_16_bits_is_not_depth(tmp_path):
+    values = np.full((24, 32), 700, np.uint16)
+    messages = [("/color/image", rgb_message(header(START), GREY), START),
+                ("/infrared/image", image(START, "mono16", values), START)]  # fmt: skip
+    assert not open_recording(write_mcap(tmp_path / "a.mcap", messages)).has_depth
+    messages.append(("/depth/image", image(START, "mono16", values), START))
+    assert open_recording(write_mcap(tmp_path / "b.mcap", messages)).depth(0)[0, 0] == 700
+
+
 def test_an_unknown_encoding_or_a_broken_message_is_an_error_of_its_frame(tmp_path):
     strange = rgb_message(header(START), GREY)
     strange.encoding = "nv99"

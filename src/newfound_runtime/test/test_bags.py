@@ -118,3 +118,4 @@ def test_frames_that_are_damaged_are_left_out_and_counted(tmp_path):
     assert ran.returncode == 0, ran.stderr
     report = json.loads((out / "report.json").read_text())
     assert (report["frames"], report["frames_damaged"]) == (3, 1)
+    assert report["frames_failed"] == {ECHO: 0}

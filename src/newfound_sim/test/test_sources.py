@@ -114,6 +114,17 @@ def test_the_demo_clip_is_installed_small_and_whole():
     assert (domains[0], domains[-1]) == ("artificial_webcam_brown", "directed_webcam_brown")
 
 
+def test_the_real_recording_is_installed_small_and_whole():
+    folder = find_source("real_table")
+    source = open_source(folder)
+    assert (len(source), source.warnings) == (6, [])
+    assert sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) < 1e6
+    for number in range(len(source)):
+        assert source.rgb(number).shape == (480, 640, 3)
+        assert source.depth(number).max() > 500
+    assert source.camera_info(0).k[0] == 525.0
+
+
 def test_an_unknown_name_is_refused_with_the_known_ones():
     with pytest.raises(RecordingError, match="workbench_demo"):
         find_source("no_such_clip")
