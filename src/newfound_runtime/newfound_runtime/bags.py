@@ -139,6 +139,7 @@ def _run(
         **report.summary(time.monotonic() - began, recording.rate),
         "frames_failed": {name: node.frames_failed for name, node in running.nodes.items()},
         "messages": writer.counts,
+        "messages_lost": dict(running.lost),
     }
     report.write(folder, facts)
     say(

@@ -37,6 +37,7 @@ from newfound_runtime.perception_node import PerceptionNode
 IMAGE, DEPTH = "/recording/image_raw", "/recording/depth"
 DEFAULT_NODES = ("adaptive_classifier", "open_world_detector")
 FRAME_TIMEOUT = 300.0  # s for one frame
+MESSAGE_TIMEOUT = 10.0  # s for a message from one end of this process to the other
 _POLL = 0.0005  # s
 _QUEUE = 1000  # messages
 # What a replay sets, in nodes that have it: its topics, every frame, and no state of a robot.
@@ -105,6 +106,7 @@ class Replay:
         self._lock = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
         self._subscriptions: list[Any] = []
+        self.lost: Counter[str] = Counter()  # messages that were published and did not arrive
         self._camera = Node("recording")
         self._image = self._camera.create_publisher(Image, IMAGE, 5)
         self._depth = self._camera.create_publisher(Image, DEPTH, 5) if has_depth else None
@@ -181,8 +183,7 @@ class Replay:
         for name, node in self.nodes.items():
             for output, (_, _, qos) in self._outputs_of(node).items():
                 if not _latched(qos):  # of those only the last arrives
-                    arrived = partial(self._arrived, name, node, output)
-                    self._wait(arrived, f"{output} of {name}")
+                    self._wait_for_messages(name, node, output)
         with self._lock:
             taken, self._received = self._received, []
         return taken
@@ -231,6 +232,17 @@ class Replay:
 
     def _arrived(self, name: str, node: PerceptionNode, output: str) -> bool:
         return self._counts[name, output] >= node.published[output]
+
+    def _wait_for_messages(self, name: str, node: PerceptionNode, output: str) -> None:
+        """Wait for what a node has published; what does not come is counted as lost."""
+        try:
+            arrived = partial(self._arrived, name, node, output)
+            self._wait(arrived, f"{output} of {name}", MESSAGE_TIMEOUT)
+        except ReplayError:
+            with self._lock:
+                missing = node.published[output] - self._counts[name, output]
+                self.lost[f"{name} {output}"] += missing
+                self._counts[name, output] += missing
 
     def _wait(
         self, condition: Callable[[], Any], what: str, timeout: float = FRAME_TIMEOUT
