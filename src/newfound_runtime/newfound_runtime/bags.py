@@ -103,7 +103,9 @@ def replay(options: argparse.Namespace, stop: _Stop) -> bool:
     ):
         _init(home, options.params)
         try:
-            running = Replay(entries, has_depth=recording.has_depth)
+            running = Replay(
+                entries, has_depth=recording.has_depth, debug_images=options.debug_images
+            )
             try:
                 say(f"{len(recording)} frames; starting {', '.join(entries)}")
                 running.start()
@@ -254,6 +256,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--depth-tolerance", type=float, default=0.02, help="s between colour and depth")
     add("--limit", type=int, default=0, help="stop after so many frames")
     add("--images", action="store_true", help="keep the frames, in images/ and in the MCAP")
+    add("--debug-images", action="store_true", help="have annotated images in the MCAP, too")
     add("--force", action="store_true", help="replace an existing folder")
     return parser
 
