@@ -27,7 +27,7 @@ from mcap.records import Channel, Chunk, Message, Schema
 from mcap.stream_reader import StreamReader, breakup_chunk
 from rclpy.serialization import deserialize_message
 
-from newfound_runtime.recordings import RecordingError
+from newfound_runtime.recordings import FrameError, RecordingError
 
 METADATA = "metadata.yaml"
 SUFFIXES = (".mcap", ".db3")
@@ -36,6 +36,8 @@ _STAMP = 12  # bytes of a serialised message that hold the stamp of its header
 # What damaged files lead to, in the library and in its decompressors.
 _DAMAGE = (McapError, EOFError, ValueError, struct.error, zstandard.ZstdError, RuntimeError,
            MemoryError, OverflowError, UnicodeDecodeError)  # fmt: skip
+
+_SQL_DAMAGE = (sqlite3.Error, UnicodeDecodeError)  # the latter from an error's own text
 
 
 # Topic, type, time, first bytes (none for types that are not wanted) and place of a message.
@@ -158,19 +160,21 @@ class SqliteFile:
         except sqlite3.OperationalError:
             # A journal is left, and this medium cannot be written: read what is in the file.
             self._database = self._open("mode=ro&immutable=1")
-        except sqlite3.Error:
+        except _SQL_DAMAGE:
             pass  # `scan` says what is wrong
 
     def _open(self, options: str) -> sqlite3.Connection:
         # Threads: opened by the one that configures a node, read by the one that plays.
         address = f"{self._path.resolve().as_uri()}?{options}"
-        return sqlite3.connect(address, uri=True, check_same_thread=False)
+        database = sqlite3.connect(address, uri=True, check_same_thread=False)
+        database.text_factory = lambda text: text.decode(errors="replace")
+        return database
 
     def scan(self, types: Collection[str], packed: bool) -> Iterator[Scanned]:
         """Every message in the order of writing; stops where the database is damaged."""
         try:
             rows = self._database.execute("SELECT id, name, type FROM topics").fetchall()
-        except sqlite3.Error as error:
+        except _SQL_DAMAGE as error:
             raise RecordingError(
                 f"{self._path} is not a bag of rosbag2: {error}. `ros2 bag reindex` may help"
             ) from error
@@ -184,9 +188,11 @@ class SqliteFile:
         )
         try:
             for number, topic, logged, data in self._database.execute(query, wanted):
-                if topic in topics:
+                # SQLite gives what is there: a damaged row may have other types.
+                whole = isinstance(logged, int) and isinstance(data, bytes)
+                if topic in topics and whole:
                     yield *topics[topic], logged, data, (number, 0)
-        except sqlite3.Error as error:
+        except _SQL_DAMAGE as error:
             self.damage = f"{self._path.name} is damaged: {error}"
 
     def read(self, where: tuple[int, int]) -> bytes:
@@ -220,8 +226,13 @@ class Bag:
             raise
 
     def message(self, topic: Topic, entry: Entry) -> Any:
-        """Read and deserialise a message; raises on damaged ones."""
-        return deserialize_message(self.read(entry), message_class(topic.type))
+        """Read and deserialise a message; a FrameError if it is damaged."""
+        try:
+            return deserialize_message(self.read(entry), message_class(topic.type))
+        except Exception as error:  # whatever damaged bytes lead to
+            reason = " ".join(f"{type(error).__name__} {error}".split())
+            where = f"{self.path}: a message of {topic.name}"
+            raise FrameError(f"{where} is damaged: {reason}") from error
 
     def read(self, entry: Entry) -> bytes:
         """A message as it is stored."""
@@ -240,7 +251,7 @@ class Bag:
             path = self._unpacked_file(path)
         try:
             file: BagFile = McapFile(path) if path.suffix == ".mcap" else SqliteFile(path)
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, *_SQL_DAMAGE) as error:
             raise RecordingError(f"{path} cannot be read: {error}") from error
         self._files.append(file)
         for name, kind, logged, data, where in file.scan(types, self._packed):
@@ -311,12 +322,12 @@ def message_class(name: str) -> type:
 
 
 def stamp_of(message: bytes) -> int:
-    """The stamp (ns) of a serialised message that begins with a header; 0 if there is none."""
+    """The stamp (ns) of a serialised message that begins with a header; 0 if it has none."""
     if len(message) < _STAMP:
         return 0
     little = message[1] & 1  # CDR's encapsulation
     seconds, rest = struct.unpack_from("<iI" if little else ">iI", message, 4)
-    return seconds * 10**9 + rest
+    return seconds * 10**9 + rest if seconds >= 0 and rest < 10**9 else 0
 
 
 def _unpack(data: bytes) -> bytes:

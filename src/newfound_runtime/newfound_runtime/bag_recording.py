@@ -99,12 +99,9 @@ class BagRecording(Recording):
         if found is None or self._depth is None:
             return super().depth(number)
         try:
-            message = self._bag.message(self._depth, self._depth.entries[found])
-            return _depth_values(message)
+            return _depth_values(self._bag.message(self._depth, self._depth.entries[found]))
         except ImageError as error:
             raise FrameError(f"{self._place(number)}: {error}") from error
-        except Exception as error:  # whatever damaged bytes lead to
-            raise FrameError(f"{self._place(number)}: depth is damaged: {error!r}") from error
 
     def camera_info(self, number: int) -> CameraInfo | None:
         """The last message of the camera up to the image; the first if there is none before."""
@@ -132,11 +129,7 @@ class BagRecording(Recording):
 
     def _message(self, number: int) -> Image | CompressedImage:
         if self._cached is None or self._cached[0] != number:
-            try:
-                message = self._bag.message(self._colour, self._entries[number])
-            except Exception as error:  # whatever damaged bytes lead to
-                raise FrameError(f"{self._place(number)} is damaged: {error!r}") from error
-            self._cached = number, message
+            self._cached = number, self._bag.message(self._colour, self._entries[number])
         return self._cached[1]
 
     def _place(self, number: int) -> str:
@@ -148,8 +141,8 @@ def _kind(bag: Bag, topic: Topic) -> str:
     for entry in topic.entries[:5]:
         try:
             message = bag.message(topic, entry)
-        except Exception:  # whatever damaged bytes lead to; the next one may be whole
-            continue
+        except FrameError:
+            continue  # the next one may be whole
         text = message.format if isinstance(message, CompressedImage) else message.encoding
         encoding = text.partition(";")[0].strip()
         # Infrared cameras publish mono16, and so do some depth cameras.

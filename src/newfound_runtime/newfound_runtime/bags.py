@@ -188,15 +188,14 @@ class _Player:
         try:
             rgb = recording.rgb(number)
             depth = None if recording.depth_name(number) is None else recording.depth(number)
+            info, frame_id = recording.camera_info(number), recording.frame_id(number)
+            jpeg = recording.jpeg(number) if self._folder is not None else None
         except FrameError as error:
             report.failed.append(str(error))
             say(f"frame {number} left out: {error}")
             return
         stamp = self._stamps.next(recording.stamp(number))
-        header = Header(
-            stamp=Time(nanoseconds=stamp).to_msg(),
-            frame_id=recording.frame_id(number) or FRAME_ID,
-        )
+        header = Header(stamp=Time(nanoseconds=stamp).to_msg(), frame_id=frame_id or FRAME_ID)
         status = last or stamp >= self._next_status
         if status:
             self._next_status = stamp + round(STATUS_PERIOD * 1e9)
@@ -204,22 +203,21 @@ class _Player:
         name = f"{number:06d}.jpg"
         image = PlayedImage(len(report.images) + 1, name, stamp, rgb.shape[1], rgb.shape[0])
         report.add(image, received, status)
-        self._store(number, header, stamp, name)
-        for entry in received:
-            self._writer.write(entry.topic, entry.type, entry.data, stamp)
-
-    def _store(self, number: int, header: Header, stamp: int, name: str) -> None:
-        """Keep camera_info and, if wanted, the image itself."""
-        info = self._recording.camera_info(number)
         if info is not None:
             info.header = header
             self._writer.write(CAMERA_INFO, type_name(CameraInfo), info, stamp)
-        if self._folder is not None:
-            jpeg = self._recording.jpeg(number)
-            (self._folder / "images").mkdir(exist_ok=True)
-            (self._folder / "images" / name).write_bytes(jpeg)
-            message = CompressedImage(header=header, format="jpeg", data=jpeg)
-            self._writer.write(IMAGES, type_name(CompressedImage), message, stamp)
+        if jpeg is not None:
+            self._store(jpeg, header, stamp, name)
+        for entry in received:
+            self._writer.write(entry.topic, entry.type, entry.data, stamp)
+
+    def _store(self, jpeg: bytes, header: Header, stamp: int, name: str) -> None:
+        """Keep the image, as a file and in the MCAP."""
+        assert self._folder is not None, "images are wanted"
+        (self._folder / "images").mkdir(exist_ok=True)
+        (self._folder / "images" / name).write_bytes(jpeg)
+        message = CompressedImage(header=header, format="jpeg", data=jpeg)
+        self._writer.write(IMAGES, type_name(CompressedImage), message, stamp)
 
 
 def say(text: str) -> None:

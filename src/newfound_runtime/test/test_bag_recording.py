@@ -2,6 +2,8 @@
 """Bags as recordings: both storages, compression, damage, and the choice of topics."""
 
 import shutil
+import sqlite3
+from contextlib import closing, suppress
 
 import numpy as np
 import pytest
@@ -257,6 +259,51 @@ def test_an_unknown_encoding_or_a_broken_message_is_an_error_of_its_frame(tmp_pa
     with pytest.raises(FrameError, match="are needed"):
         source.rgb(1)
     assert source.rgb(2).mean() == 90
+
+
+def test_a_damaged_message_is_an_error_of_its_frame(tmp_path):
+    messages = camera_messages(frames=3)
+    path = write_db3(tmp_path / "bag", messages) / "bag_0.db3"
+    with closing(sqlite3.connect(path)) as database:
+        query = "UPDATE messages SET data = substr(data, 1, 40) WHERE topic_id = ? AND id = ?"
+        topics = [topic for topic, _, _ in messages]
+        for number, topic in ((2, "/front/image_raw"), (5, "/front/camera_info")):
+            assert topics[number - 1] == topic
+            database.execute(query, (1 if topic.endswith("info") else 2, number))
+        database.commit()
+    source = open_recording(path)
+    with pytest.raises(FrameError, match="a message of /front/image_raw is damaged"):
+        source.rgb(0)
+    with pytest.raises(FrameError, match="a message of /front/camera_info is damaged"):
+        source.camera_info(1)
+    assert source.rgb(1).mean() == 20
+    assert source.camera_info(2).k[0] == 42.0
+
+
+@pytest.mark.parametrize("storage", ["mcap", "db3"])
+def test_random_damage_is_refused_or_costs_frames(tmp_path, storage):
+    random = np.random.default_rng(5)
+    if storage == "mcap":
+        path = write_mcap(tmp_path / "a.mcap", camera_messages(), compress=False)
+    else:
+        path = write_db3(tmp_path / "bag", camera_messages()) / "bag_0.db3"
+    content, outcomes = path.read_bytes(), set()
+    for _ in range(60):
+        damaged = np.frombuffer(content, np.uint8).copy()
+        for start in random.integers(0, len(damaged), random.integers(1, 20)):
+            damaged[start : start + 8] = random.integers(0, 256)
+        path.write_bytes(damaged.tobytes()[: random.integers(len(damaged) // 2, 2 * len(damaged))])
+        try:
+            source = open_recording(path)
+        except RecordingError:
+            outcomes.add("refused")
+            continue
+        for number in range(len(source)):
+            with suppress(FrameError):
+                source.rgb(number), source.depth(number), source.camera_info(number)
+                outcomes.add("played")
+        source.close()
+    assert outcomes == {"refused", "played"}
 
 
 def test_a_stamp_of_zero_is_replaced_by_the_time_of_recording(tmp_path):
