@@ -36,7 +36,6 @@ _STAMP = 12  # bytes of a serialised message that hold the stamp of its header
 # What damaged files lead to, in the library and in its decompressors.
 _DAMAGE = (McapError, EOFError, ValueError, struct.error, zstandard.ZstdError, RuntimeError,
            MemoryError, OverflowError, UnicodeDecodeError)  # fmt: skip
-
 _SQL_DAMAGE = (sqlite3.Error, UnicodeDecodeError)  # the latter from an error's own text
 
 
