@@ -30,6 +30,7 @@ class Augmentation:
     brightness: float = 0.2  # factors are drawn from 1 - value to 1 + value
     contrast: float = 0.2
     saturation: float = 0.2
+    smallest_side: int = 0  # pixels that a crop may be reduced to, as if from afar; 0: never
 
     def __post_init__(self) -> None:
         low, high = self.crop_area
@@ -47,6 +48,8 @@ class Augmentation:
     ) -> Tensor:
         """A random variant of one image, uint8 [H, W, 3] RGB, as float32 [3, size, size]."""
         image = self.crop(check_image(image), generator)
+        if self.smallest_side:
+            image = self.reduce(image, generator)
         image = resize_to(image, preprocessing.size, preprocessing.interpolation)
         if generator.random() < self.mirror:
             image = image[:, ::-1]
@@ -62,6 +65,15 @@ class Augmentation:
         top = int(generator.integers(height - h + 1))
         left = int(generator.integers(width - w + 1))
         return image[top : top + h, left : left + w]
+
+    def reduce(self, image: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Fewer pixels: a shorter side between the smallest and its own, all scales alike."""
+        side = min(image.shape[:2])
+        if side <= self.smallest_side:
+            return image
+        wanted = math.exp(generator.uniform(math.log(self.smallest_side), math.log(side)))
+        size = [max(1, round(length * wanted / side)) for length in image.shape[1::-1]]
+        return cv2.resize(image, size, interpolation=cv2.INTER_AREA)
 
     def jitter(self, image: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Brightness, contrast and saturation by random factors, cut to 0..255."""

@@ -3,22 +3,34 @@
 one of ImageNet that comes with the default backbone.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from torch import Tensor, nn
 
 from newfound_core.backbones import Backbone, build_backbone
 from newfound_core.backbones.efficientnet_lite import lite0_imagenet_weights
 from newfound_core.errors import ConfigError
 from newfound_core.preprocessing import Preprocessing, default_preprocessing
+from newfound_core.rejection import build_rejection
 
 
 class Classifier(nn.Module):
     """Images [N, 3, H, W] to logits [N, classes].
 
     With `output_norm` the logits are batch-normalised too: the thesis normalises AlexNet after
-    each of its fully connected layers, the last included.
+    each of its fully connected layers, the last included. With a `rejection` there is one logit
+    more, of "unknown".
     """
 
-    def __init__(self, backbone: Backbone, classes: int, *, output_norm: bool = False) -> None:
+    def __init__(
+        self,
+        backbone: Backbone,
+        classes: int,
+        *,
+        output_norm: bool = False,
+        rejection: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__()
         if classes < 1:
             raise ConfigError(f"a classifier needs at least one class, got {classes}")
@@ -26,10 +38,13 @@ class Classifier(nn.Module):
         self.output_norm = output_norm
         self.classifier = nn.Linear(backbone.feature_dim, classes)
         self.norm = nn.BatchNorm1d(classes) if output_norm else nn.Identity()
+        self.rejection = build_rejection(backbone.feature_dim, classes, rejection)
 
     def forward(self, images: Tensor) -> Tensor:
         """The logits."""
-        return self.norm(self.classifier(self.backbone(images)))
+        features = self.backbone(images)
+        logits = self.norm(self.classifier(features))
+        return logits if self.rejection is None else self.rejection(features, logits)
 
 
 class ImageNetClassifier(nn.Module):

@@ -28,6 +28,8 @@ FORMAT = 1
 PLAIN, JITTERED = 0, 1  # positions among the variants of an image; random crops follow
 COLOUR_ONLY = Augmentation((1.0, 1.0), (1.0, 1.0), 0.0)
 CROP = Augmentation()
+# As another camera in another light would see it: for what a head learns of things in general.
+OTHER_CAMERA = Augmentation(brightness=0.4, contrast=0.3, saturation=0.4, smallest_side=24)
 _BATCH = 50
 
 

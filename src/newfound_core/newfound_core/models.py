@@ -133,14 +133,16 @@ def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
     """The method of a model and its options, from which `build_model` makes it again."""
     if isinstance(model, OpenWorldModel):
         return model.head.name, model.options()
+    rejection = getattr(model, "rejection", None)
+    more = {"rejection": rejection.options()} if rejection is not None else {}
     if isinstance(model, WbnClassifier):
-        return "wbn", asdict(model.config)
+        return "wbn", asdict(model.config) | more
     if isinstance(model, BsfClassifier):
-        return "bsf", asdict(model.config)
+        return "bsf", asdict(model.config) | more
     if isinstance(model, PlaceClassifier):
-        return "bn", {}
+        return "bn", more
     if isinstance(model, Classifier):
-        return "source", {"output_norm": model.output_norm}
+        return "source", {"output_norm": model.output_norm} | more
     from newfound_core.detection.region_network import RegionNetwork
 
     if isinstance(model, RegionNetwork):
@@ -163,18 +165,19 @@ def _source(backbone: Backbone, metadata: Metadata) -> nn.Module:
     return Classifier(backbone, len(metadata.labels), **metadata.options)
 
 
-def _bn(backbone: Backbone, metadata: Metadata) -> nn.Module:
-    return PlaceClassifier(backbone, len(metadata.labels), **metadata.options)
-
-
-def _wbn(backbone: Backbone, metadata: Metadata) -> nn.Module:
-    config = WbnConfig(**metadata.options)
-    return WbnClassifier(backbone, len(metadata.labels), len(metadata.domains), config)
-
-
-def _bsf(backbone: Backbone, metadata: Metadata) -> nn.Module:
-    config = BsfConfig(**metadata.options)
-    return BsfClassifier(backbone, len(metadata.labels), len(metadata.domains), config)
+def _places(backbone: Backbone, metadata: Metadata) -> nn.Module:
+    options = dict(metadata.options)
+    rejection = options.pop("rejection", None)
+    places, domains = len(metadata.labels), len(metadata.domains)
+    model: PlaceClassifier
+    if metadata.method == "wbn":
+        model = WbnClassifier(backbone, places, domains, WbnConfig(**options))
+    elif metadata.method == "bsf":
+        model = BsfClassifier(backbone, places, domains, BsfConfig(**options))
+    else:
+        model = PlaceClassifier(backbone, places, **options)
+    model.add_rejection(rejection)
+    return model
 
 
 def _open_world(backbone: Backbone, metadata: Metadata) -> nn.Module:
@@ -205,9 +208,7 @@ def _check_domains(metadata: Metadata, count: int) -> None:
 
 BUILDERS: dict[str, Callable[[Backbone, Metadata], nn.Module]] = {
     "source": _source,
-    "bn": _bn,
-    "wbn": _wbn,
-    "bsf": _bsf,
+    **dict.fromkeys(("bn", "wbn", "bsf"), _places),
     **dict.fromkeys(HEADS, _open_world),
     "rpn": _regions,
 }

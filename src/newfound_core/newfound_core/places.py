@@ -18,8 +18,9 @@ classifier f_j for each source domain,
     z = (1 - alpha) sum_j w_j f_j(x) + (alpha / k) sum_j f_j(x)                             (2.14)
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,7 @@ from newfound_core.domain_branch import (
 )
 from newfound_core.errors import BackboneError, ConfigError, DataError
 from newfound_core.normalization import AssignmentContext, DomainBatchNorm
+from newfound_core.rejection import Rejection, build_rejection, split_unknown
 
 
 class PlaceOutput(NamedTuple):
@@ -55,7 +57,10 @@ class PlacePrediction(NamedTuple):
 
 
 class PlaceClassifier(nn.Module):
-    """A backbone and a linear classifier: the baseline BN, and the base of the others."""
+    """A backbone and a linear classifier: the baseline BN, and the base of the others.
+
+    `rejection`, where there is one, adds a logit of "unknown" (`newfound_core.rejection`).
+    """
 
     def __init__(self, backbone: Backbone, places: int) -> None:
         super().__init__()
@@ -64,11 +69,20 @@ class PlaceClassifier(nn.Module):
         self.backbone = backbone
         self.places = places
         self.classifier: nn.Module = nn.Linear(backbone.feature_dim, places)
+        self.rejection: Rejection | None = None
 
     def forward(self, images: Tensor, domains: Tensor | None = None) -> PlaceOutput:
         """Logits of the places; domain labels are not needed."""
         none = images.new_zeros(images.shape[0], 0)  # not len: a traced graph would freeze it
-        return PlaceOutput(self.classifier(self.backbone(images)), none, none)
+        features = self.backbone(images)
+        return PlaceOutput(self._answer(features, self.classifier(features)), none, none)
+
+    def add_rejection(self, options: Mapping[str, Any] | None) -> None:
+        """Make room for the tensors of a rejection."""
+        self.rejection = build_rejection(self.backbone.feature_dim, self.places, options)
+
+    def _answer(self, features: Tensor, logits: Tensor) -> Tensor:
+        return logits if self.rejection is None else self.rejection(features, logits)
 
     def loss_terms(
         self, output: PlaceOutput, labels: Tensor, domains: Tensor | None = None
@@ -80,7 +94,8 @@ class PlaceClassifier(nn.Module):
     def categorize(self, images: Tensor) -> PlacePrediction:
         """Probabilities of the places, and which sources they lean on."""
         output = self(images)
-        return PlacePrediction(output.logits.softmax(-1), output.domain_weights)
+        known, _ = split_unknown(output.logits, self.places)
+        return PlacePrediction(known, output.domain_weights)
 
 
 BnClassifier = PlaceClassifier
@@ -135,7 +150,8 @@ class WbnClassifier(PlaceClassifier):
         mixed = self._mixture.of(weights[0]) if self._serves(images) else {}
         with self.assignment.use(weights, mixed):
             features = self.backbone.from_early(early)
-        return PlaceOutput(self.classifier(features), domain_logits, weights)
+        logits = self._answer(features, self.classifier(features))
+        return PlaceOutput(logits, domain_logits, weights)
 
     def _serves(self, images: Tensor) -> bool:
         """Whether this is one image of a stream; a traced graph must hold for any number."""
@@ -209,9 +225,11 @@ class BsfClassifier(PlaceClassifier):
         """Logits of the places, a mixture of what the sources' classifiers say."""
         early = self.backbone.early_features(images)
         domain_logits = self.branch(early)
-        each = self.classifier(self.backbone.from_early(early))  # [N, domains, places]
+        features = self.backbone.from_early(early)
+        each = self.classifier(features)  # [N, domains, places]
         weights = self._weights(domain_logits, domains)
-        return PlaceOutput((weights[..., None] * each).sum(1), domain_logits, weights)
+        logits = self._answer(features, (weights[..., None] * each).sum(1))
+        return PlaceOutput(logits, domain_logits, weights)
 
     def _weights(self, domain_logits: Tensor, domains: Tensor | None) -> Tensor:
         alpha = self.config.uniform_share

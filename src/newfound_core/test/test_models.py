@@ -44,13 +44,20 @@ def open_world(method):
 
 MAKE = {
     "source": lambda: Classifier(network(), 3, output_norm=True),
+    "source that rejects": lambda: Classifier(network(), 3, rejection={"evidence": "distance"}),
     "bn": lambda: PlaceClassifier(network(), 3),
+    "bn that rejects": lambda: rejecting(PlaceClassifier(network(), 3)),
     "wbn": lambda: WbnClassifier(network(), 3, 2, WbnConfig(assignment_temperature=3.0)),
     "wbn latent": lambda: WbnClassifier(network(), 3, 2, WbnConfig(latent=True)),
     "wbn on the default": lambda: WbnClassifier(network("efficientnet_lite0"), 3, 2),
     "bsf": lambda: BsfClassifier(network(), 3, 2),
-    **{m: lambda m=m: open_world(m) for m in ("ncm", "nno", "deepnno", "bdoc")},
+    **{m: lambda m=m: open_world(m) for m in ("ncm", "nno", "deepnno", "bdoc", "plda")},
 }
+
+
+def rejecting(model):
+    model.add_rejection({"evidence": "energy", "directions": 4})
+    return model
 
 
 def lively(model):

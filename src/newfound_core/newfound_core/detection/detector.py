@@ -20,7 +20,7 @@ class Detection:
     objectness: float
     label: str  # empty if it is unknown
     nearest_label: str  # empty if no class is known
-    score: float  # 0 to 1, of the class or of the nearest one
+    score: float  # 0 to 1, estimated probability that the label, or "unknown", is right
     distance: float
     rejection_threshold: float
     embedding: np.ndarray  # float32 [D], of length 1: for telling objects apart
@@ -109,7 +109,7 @@ def _decide(
     columns = (
         decision.label.tolist(),
         decision.nearest.tolist(),
-        decision.score.clamp(0, 1).tolist(),
+        decision.confidence.tolist(),
         decision.distance.tolist(),
         decision.rejection_threshold.tolist(),
     )

@@ -74,7 +74,7 @@ def without_class(version: Path, label: str) -> Write:
         loaded = load_model(version, METHODS)
         model = loaded.model
         assert isinstance(model, OpenWorldModel)
-        if model.labels == [label]:
+        if model.labels == [label] and not model.head.has_background:
             raise DataError(f"{label!r} is the only class: a knowledge base keeps at least one")
         model.head.forget(label)
         memory = load_memory(version / MEMORY_NAME) if loaded.metadata.memory else None

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import torch
 from torch import Tensor, nn
 
+from newfound_core.calibration import Calibration, Trial, fit_calibration, probabilities
 from newfound_core.errors import CheckpointError, ConfigError, DataError
 from newfound_core.open_world.means import (
     Batch,
@@ -36,9 +37,10 @@ class Decision:
 
     label: Tensor  # [N] int64, class index or UNKNOWN
     nearest: Tensor  # [N] int64, nearest class whatever the thresholds; UNKNOWN if there is none
-    score: Tensor  # [N], how well it fits its class; higher is more known
+    score: Tensor  # [N], how well it fits its class; higher is more known, the scale is the head's
     distance: Tensor  # [N], to the class decided for, or to the nearest if unknown
     rejection_threshold: Tensor  # [N], of the same class
+    confidence: Tensor  # [N], estimated probability that `label` is right, 0 to 1
 
     def __len__(self) -> int:
         return len(self.label)
@@ -104,14 +106,17 @@ class OpenWorldHead(nn.Module, ABC):
     """Known classes as means in feature space, each with a threshold of how far its samples lie.
 
     A step of learning calls, in this order: `extend`, `begin_step`, then per epoch
-    `begin_epoch` and per batch `loss` and `observe`, at last `refit`, `fit_thresholds` and
-    `end_step`. A later step that trains nothing calls `extend`, `refit`,
-    `fit_added_thresholds`, `end_step`.
+    `begin_epoch` and per batch `loss` and `observe`, at last `fit_background`, `refit`,
+    `fit_thresholds`, `fit_calibration` and `end_step`. A later step that trains nothing calls
+    `extend`, `refit`, `fit_added_thresholds`, `end_step`.
     """
 
     name: ClassVar[str]
     config_type: ClassVar[type[HeadConfig]]
     rejection_threshold: Tensor  # [C], distance beyond which a class rejects; inf if not fitted
+    # Whether it learns about objects in general (`fit_background`); only then can it learn a first
+    # class, or be left without one.
+    has_background: ClassVar[bool] = False
 
     def __init__(self, dimension: int, config: HeadConfig | None = None) -> None:
         super().__init__()
@@ -123,6 +128,7 @@ class OpenWorldHead(nn.Module, ABC):
             )
         self.labels: list[str] = []
         self.steps = 0
+        self.calibration: Calibration | None = None  # None: scores were never calibrated
         self.means = ClassMeans(dimension)
         self.register_buffer("rejection_threshold", torch.zeros(0))
         self._search: MeanSearch | None = None
@@ -159,6 +165,23 @@ class OpenWorldHead(nn.Module, ABC):
         The first `before` classes were there already.
         """
         self.fit_thresholds(features, labels)
+
+    def fit_calibration(self, features: Tensor, labels: Tensor) -> None:
+        """Fit the probabilities of decisions on samples that were not trained on."""
+        trial = Trial.leaving_classes_out(self.evidence(features), labels, self.facts())
+        self.calibration = fit_calibration([trial])
+
+    def facts(self) -> Tensor:
+        """Return what the probability of a class depends on besides evidence, [C, F]."""
+        return self.means.value.new_zeros(len(self.means), 0)
+
+    def evidence(self, features: Tensor) -> Tensor:
+        """Return how much speaks for every class, [N, C]; -inf for one without samples."""
+        return self._evidence(self.distances(features), self.rejection_threshold)
+
+    def _evidence(self, distances: Tensor, thresholds: Tensor) -> Tensor:
+        scores = self.score(distances, thresholds.expand_as(distances))
+        return scores.masked_fill(~distances.isfinite(), -torch.inf)
 
     def distances_from_squares(self, squares: Tensor) -> Tensor:
         """Turn squared Euclidean distances into the method's own."""
@@ -207,6 +230,13 @@ class OpenWorldHead(nn.Module, ABC):
 
     def begin_step(self) -> None:
         """Prepare for a step that trains or is the first, after `extend`."""
+
+    def fit_background(self, features: Tensor, labels: Tensor) -> None:
+        """Learn about objects in general, where a method does; before `refit`.
+
+        Called in the first step, and when the network was trained, with features [N, V, D] of
+        V variants of every sample, the plain one first.
+        """
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Prepare for an epoch, counted from 0."""
@@ -261,7 +291,7 @@ class OpenWorldHead(nn.Module, ABC):
         """Name each feature [N, D], or call it unknown."""
         features = self._checked(features)
         if not self.means.seen.any():
-            return _all_unknown(features)
+            return all_unknown(features, self.rejection_threshold.dtype)
         squares, classes = self.search().candidates(features, self.config.shortlist)
         distances = self.distances_from_squares(squares)
         thresholds, seen = (
@@ -273,6 +303,9 @@ class OpenWorldHead(nn.Module, ABC):
             distances, thresholds, self.config.reject_when, self.config.choose_from
         )
         classes, thresholds = classes.expand_as(distances), thresholds.expand_as(distances)
+        evidence = self._evidence(distances, thresholds)
+        decided = torch.where(known, column, UNKNOWN)
+        confidence = self._confidence(evidence, classes, decided, column)
         label, nearest = _pick(classes, column), _pick(classes, nearest)
         distance, threshold = _pick(distances, column), _pick(thresholds, column)
         return Decision(
@@ -281,7 +314,25 @@ class OpenWorldHead(nn.Module, ABC):
             score=self.score(distance, threshold).nan_to_num(nan=-torch.inf, neginf=-torch.inf),
             distance=distance.nan_to_num(nan=torch.inf, posinf=torch.inf),
             rejection_threshold=threshold,
+            confidence=confidence,
         )
+
+    def _confidence(
+        self, evidence: Tensor, classes: Tensor, label: Tensor, nearest: Tensor
+    ) -> Tensor:
+        """Probability of each decision, [N], from the evidence [N, K] of `classes`.
+
+        `label` and `nearest` are columns of the evidence, `label` also UNKNOWN. Without a
+        calibration the score of a head, cut off at 0 and 1, has to do.
+        """
+        kind = self.rejection_threshold.dtype
+        if self.calibration is None:
+            score = _pick(evidence, nearest).nan_to_num(0, 1, 0).clamp(0, 1)
+            return torch.where(label == UNKNOWN, 1 - score, score).to(kind)
+        offset = self.calibration.offset(self.facts())[classes]
+        odds = self.calibration.log_odds(evidence, offset, int(self.means.seen.sum()))
+        column = torch.where(label == UNKNOWN, odds.shape[1], label)
+        return _pick(probabilities(odds), column).to(kind)
 
     def search(self) -> MeanSearch:
         """Return the prepared search over the current means, made anew when they changed."""
@@ -306,6 +357,7 @@ class OpenWorldHead(nn.Module, ABC):
             "labels": list(self.labels),
             "steps": self.steps,
             "config": asdict(self.config),
+            "calibration": asdict(self.calibration) if self.calibration else None,
         }
 
     @classmethod
@@ -318,6 +370,8 @@ class OpenWorldHead(nn.Module, ABC):
         head = cls(options["dimension"], cls.config_type(**options["config"]))
         head.extend(options["labels"])
         head.steps = options["steps"]
+        if options.get("calibration") is not None:
+            head.calibration = Calibration(**options["calibration"])
         return head
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
@@ -342,7 +396,9 @@ def _pick(values: Tensor, column: Tensor) -> Tensor:
     return values.gather(1, column[:, None])[:, 0]
 
 
-def _all_unknown(features: Tensor) -> Decision:
+def all_unknown(features: Tensor, kind: torch.dtype) -> Decision:
+    """Decisions of a head that knows no class: unknown, for certain."""
     unknown = torch.full(features.shape[:1], UNKNOWN, device=features.device)
-    infinite = torch.full(features.shape[:1], torch.inf, device=features.device)
-    return Decision(unknown, unknown, -infinite, infinite, infinite)
+    infinite = torch.full(features.shape[:1], torch.inf, dtype=kind, device=features.device)
+    certain = torch.ones_like(infinite)
+    return Decision(unknown, unknown, -infinite, infinite, infinite, certain)

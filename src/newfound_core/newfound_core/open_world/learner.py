@@ -76,6 +76,11 @@ def learn_step(
         run.train(model, resume)
     distances = run.refit(features_changed=trained)
     thresholds_from = run.fit_thresholds(held_out or data.samples, before)
+    if trained or learner.head.calibration is None:  # a few views of one thing would spoil it
+        labels_from = class_indices(thresholds_from.samples, learner.labels)
+        learner.head.fit_calibration(
+            thresholds_from.features, labels_from.to(thresholds_from.features.device)
+        )
     learner.head.end_step()
     kept = select(
         memory.config,
@@ -133,6 +138,10 @@ class _Run:
         """
         samples, head = self.data.samples, self.model.head
         features, labels = self._features(samples, "means")
+        if head.has_background and (features_changed or head.steps == 0):
+            vary = self.data.inputs.vary_training
+            varied = [self._features(samples, "means", vary)[0]] if vary else []
+            head.fit_background(torch.stack([features, *varied], 1), labels)
         used = len(samples) if features_changed else len(self.data.new)
         head.refit([(features[:used], labels[:used])], features_changed=features_changed)
         return head.distances(features).gather(1, labels[:, None])[:, 0].tolist()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from newfound_core.calibration import calibration_error
 from newfound_core.errors import DataError
 from newfound_core.open_world.head import UNKNOWN, Decision
 
@@ -24,6 +25,9 @@ class OpenWorldMetrics:
     correct_knowns_rejected: float | None  # of the knowns whose nearest class is right
     unknowns_rejected: float | None  # the same as open_set, in the rejection table
     rejection_difference: float | None  # unknowns_rejected - correct_knowns_rejected
+    calibration_error: (
+        float | None
+    )  # expected gap of the confidence and the share of right answers
 
 
 def evaluate(truth: Tensor, decision: Decision) -> OpenWorldMetrics:
@@ -45,6 +49,7 @@ def evaluate(truth: Tensor, decision: Decision) -> OpenWorldMetrics:
         correct_knowns_rejected=lost,
         unknowns_rejected=open_set,
         rejection_difference=_both(open_set, lost, lambda a, b: a - b),
+        calibration_error=calibration_error(decision.confidence, decision.label == truth),
     )
 
 

@@ -19,6 +19,7 @@ OPTIONS = {
     "nno": {"thresholds": "leave_one_class_out"},
     "deepnno": {"threshold_from": "held_out"},
     "bdoc": {},
+    "plda": {},
 }
 CONFIG = StepConfig(epochs=15, batch_size=32, learning_rate=0.02, clip_gradient=5.0)
 
@@ -151,7 +152,12 @@ def test_the_loss_has_the_right_gradient(method, points):
     def loss(f):
         return head.loss(f, points.labels[:8], old)["total"]
 
-    if method in ("ncm", "nno", "bdoc"):  # their unit, the batch's deviation, has no gradient
+    if method in (
+        "ncm",
+        "nno",
+        "bdoc",
+        "plda",
+    ):  # their unit, the batch's deviation, has no gradient
         total = loss(features)
         (gradient,) = torch.autograd.grad(total, features)
         assert gradient.isfinite().all()

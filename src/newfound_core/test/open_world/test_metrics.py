@@ -10,7 +10,7 @@ from newfound_core.open_world.metrics import auroc, average, evaluate, harmonic_
 
 def decision(label, nearest, score):
     n = torch.zeros(len(label))
-    return Decision(torch.tensor(label), torch.tensor(nearest), torch.tensor(score), n, n)
+    return Decision(torch.tensor(label), torch.tensor(nearest), torch.tensor(score), n, n, n)
 
 
 # Five knowns and four unknowns, by hand:

@@ -252,7 +252,7 @@ class OpenWorldSession:
             if label not in labels:
                 known = ", ".join(labels[:20])
                 raise RequestError("UNKNOWN_LABEL", f"no class {label[:100]!r}; known: {known}")
-            if len(labels) == 1:
+            if len(labels) == 1 and not self.in_use.knowledge.model.head.has_background:
                 raise RequestError("LAST_CLASS", "it is the only class: one has to stay")
             if self.jobs.busy:
                 raise RequestError("BUSY", _BUSY)

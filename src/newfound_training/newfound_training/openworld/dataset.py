@@ -14,6 +14,7 @@ from newfound_core.augmentation import Augmentation
 from newfound_core.backbones import Backbone, build_backbone
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.frozen_features import (
+    OTHER_CAMERA,
     FrozenStages,
     cached_features,
     cached_inputs,
@@ -208,7 +209,8 @@ def load_dataset(
         training = _image_samples(groups, groups.training, classes)
         test = _image_samples(groups, groups.test, tested)
         return OpenWorldDataset(training, test, image_inputs(preprocessing), rest)
-    stages = FrozenStages(frozen.to(device), preprocessing, device)
+    augmentation = OTHER_CAMERA if options.other_cameras else None
+    stages = FrozenStages(frozen.to(device), preprocessing, device, augmentation)
     training = _cached_samples(stages, groups, groups.training, classes, options.crops)
     test = _cached_samples(stages, groups, groups.test, tested, None)
     return OpenWorldDataset(training, test, cached_inputs(), rest)

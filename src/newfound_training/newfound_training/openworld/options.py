@@ -48,6 +48,9 @@ class OpenWorldOptions(CommonOptions):
     image_size: int = option(96, "pixels")
     frozen_stages: int = option(7, "stem and stages that never train; their output is cached")
     crops: int = option(2, "random variants kept of each image behind frozen stages")
+    other_cameras: bool = option(
+        False, "variants also differ in resolution and light, as cameras do; for plda"
+    )
 
     known_classes: int = option(0, "how many classes are learned; 0: all, none stays unknown")
     unknown_classes: int = option(0, "how many of the others are shown as unknowns; 0: all")
@@ -82,16 +85,24 @@ class OpenWorldOptions(CommonOptions):
 class TrainOpenWorldOptions(OpenWorldOptions):
     """One method, one order of the classes, one checkpoint."""
 
-    method: Literal["ncm", "nno", "deepnno", "bdoc"] = option("bdoc", "see docs/training.md")
+    method: Literal["ncm", "nno", "deepnno", "bdoc", "plda"] = option(
+        "bdoc", "see docs/training.md"
+    )
     class_order: int = option(0, "number of the shuffling of the classes")
     set: tuple[str, ...] = option((), "options of the method or its training, as name=value")
     precision: Literal["float32", "bfloat16"] = option(
         "float32", "bfloat16 trains in mixed precision, faster on recent GPUs"
     )
     memory_quality: int = option(0, "of remembered images as JPEG, 1 to 100; 0: exact, as PNG")
+    blank: bool = option(
+        False, "leave the classes out of the checkpoint: a start that knows how things differ"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.blank and not HEADS[self.method].has_background:
+            able = ", ".join(name for name, head in HEADS.items() if head.has_background)
+            raise ConfigError(f"{self.method} cannot begin without a class; {able} can")
         if not 0 <= self.memory_quality <= 100:
             raise ConfigError(f"memory_quality must be 0 to 100, got {self.memory_quality}")
 

@@ -85,6 +85,11 @@ class Training:
         rest.load_state_dict(outcome.model.backbone.state_dict())
         model = OpenWorldModel(self.backbone, outcome.model.head, outcome.model.embedding).eval()
         memory = image_memory(outcome.memory, self.groups, self.options.memory_quality)
+        trained_on = ", ".join(model.labels)
+        if self.options.blank:
+            for label in model.labels:
+                model.head.forget(label)
+            memory = Memory(memory.config)
         checkpoint = save_model(
             self.run.out / "checkpoint",
             model,
@@ -94,13 +99,15 @@ class Training:
             write_memory=lambda folder: save_memory(memory, folder),
             replace=True,
         )
-        write_model_card(
-            checkpoint,
-            f"Open-world recognition of {len(model.labels)} classes",
-            "Names what it knows, says so when it does not, and learns new classes from its "
-            "memory and new images (`learn`).",
-            {"remembered images": len(memory)},
+        about = (
+            f"A start for a robot: it knows no class and learns each from a few views. How "
+            f"objects and their views differ, and what is how likely, it has from: {trained_on}."
+            if self.options.blank
+            else "Names what it knows, says so when it does not, and learns new classes from its "
+            "memory and new images (`learn`)."
         )
+        title = f"Open-world recognition of {len(model.labels)} classes"
+        write_model_card(checkpoint, title, about, {"remembered images": len(memory)})
         _log.info("checkpoint written to %s", checkpoint)
 
     def draw(self, outcome: Outcome) -> None:
@@ -185,8 +192,8 @@ COMMAND = Command(
         "uses; with bdoc also rejection:\n      other ways to set its thresholds",
         "final": "metrics after the last step: closed_world_without_rejection, "
         "closed_world_with_rejection,\n      open_set, owr, owr_harmonic, auroc, "
-        "correct_knowns_rejected, unknowns_rejected,\n      rejection_difference; null where "
-        "there was nothing to measure",
+        "correct_knowns_rejected, unknowns_rejected,\n      rejection_difference, "
+        "calibration_error; null where there was nothing to measure",
         "remembered": "samples in the memory",
         "corrupt_images": "names of those left out",
     },
