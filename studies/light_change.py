@@ -128,7 +128,7 @@ def watch(clip: Path, checkpoint: Path, rate: float, **options: object) -> list[
 
 def correct(moments: Sequence[Moment], name: str) -> np.ndarray:
     """For each frame whether the node was right."""
-    return np.array([m.answers[name].label == m.truth.objects[0].label for m in moments])
+    return np.array([m.answers[name].nearest_label == m.truth.objects[0].label for m in moments])
 
 
 def measure(moments: Sequence[Moment], before: str, window: int) -> dict:

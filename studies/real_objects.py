@@ -3,7 +3,7 @@
 
     python -m studies.real_objects --data grocery50 --out DIR
 
-`models/blank` has seen 30 of the 50 classes, with their names taken away. Of the 20 others, ten are
+`models/blank` has seen 30 of the 50 classes and forgotten their names. Of the 20 others, ten are
 learned from 1, 5 or 20 training images each and ten stay unknown; the test images, from other
 shops, are then named or rejected. Five draws of classes and images. `models/groceries` knows all
 50; unknown to it are the objects of `--unknown`, a folder of pictures of other things. Writes
@@ -36,7 +36,7 @@ Embeddings = dict[str, Tensor]  # by class
 
 def embeddings(knowledge: Knowledge, data: Path, split: str) -> Embeddings:
     """Embeddings of every image of a split of `<split>/<class>/` folders."""
-    images = open_images(data, "auto")
+    images = open_images(str(data), "tree")
     pixels = load_pixels(images, knowledge.loaded.metadata.preprocessing.size)
     wanted = images.domains == images.domain_index(split)
     found = {}

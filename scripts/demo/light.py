@@ -38,7 +38,7 @@ class LitThings:
 
     def hear(self, classifier: str, message: msg.Classification) -> None:
         """Keep what a classifier said."""
-        self.said[classifier][stamp(message)] = message.label
+        self.said[classifier][stamp(message)] = message.nearest_label
 
     def right(self, classifier: str) -> np.ndarray:
         """For every frame to which all have answered, in order, whether it was right."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints with random weights, for tests and benchmarks that need a model and no skill."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,18 +21,24 @@ from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.open_world.step_config import StepConfig
 from newfound_core.places import BsfClassifier, PlaceClassifier, WbnClassifier
 from newfound_core.preprocessing import Preprocessing, default_preprocessing
+from newfound_core.rejection import Rejection, RejectionConfig
 
 LABELS, DOMAINS = ("mug", "hammer", "banana"), ("townhouse", "loft")
 COLOURS = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (30, 60, 220)}
 
 
 def tiny(
-    folder: Path, method: str = "source", *, seed: int = 1, labels: Sequence = LABELS
+    folder: Path,
+    method: str = "source",
+    *,
+    seed: int = 1,
+    labels: Sequence = LABELS,
+    rejects: float | None = None,
 ) -> Path:
     """A small network on 32 px: milliseconds a frame."""
     torch.manual_seed(seed)
     backbone = build_backbone("cifar_resnet20", width=0.25)
-    return save(folder, method, backbone, labels, Preprocessing(size=32))
+    return save(folder, method, backbone, labels, Preprocessing(size=32), rejects=rejects)
 
 
 def usual(folder: Path, method: str = "source") -> Path:
@@ -47,8 +54,13 @@ def save(
     backbone: Backbone,
     labels: Sequence[str],
     preprocessing: Preprocessing,
+    *,
+    rejects: float | None = None,
 ) -> Path:
-    """A model of the method around the backbone, as a checkpoint."""
+    """A model of the method around the backbone, as a checkpoint.
+
+    `rejects` is the probability with which it calls any image unknown; None: it cannot.
+    """
     domains = DOMAINS if method in ("wbn", "bsf") else ()
     count = len(labels)
     model = {
@@ -57,6 +69,10 @@ def save(
         "wbn": lambda: WbnClassifier(backbone, count, len(domains)),
         "bsf": lambda: BsfClassifier(backbone, count, len(domains)),
     }[method]()
+    if rejects is not None:
+        model.rejection = Rejection(backbone.feature_dim, count, RejectionConfig("energy"))
+        model.rejection.slope.fill_(1e-6)
+        model.rejection.bias.fill_(math.log(1 / rejects - 1))
     return save_model(folder, model, labels, preprocessing, domains=domains)
 
 

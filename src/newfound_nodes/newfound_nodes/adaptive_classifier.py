@@ -18,7 +18,7 @@ from newfound_nodes.adaptation.interface import AdaptationServices, status_messa
 from newfound_nodes.adaptation.state import AdaptationStore, StateError
 from newfound_nodes.adaptation.updates import Adaptation, AdaptationReport, Persistence
 from newfound_nodes.debug_images import Chart
-from newfound_nodes.model_node import DEBUG_OUTPUT, ModelNode, one_line
+from newfound_nodes.model_node import DEBUG_OUTPUT, ModelNode, one_line, probabilities_of
 from newfound_runtime import perception_node
 from newfound_runtime.images import Frame
 from newfound_runtime.managed_node import LoadError, Status
@@ -151,12 +151,17 @@ class AdaptiveClassifier(ModelNode):
         """One image in, its class out."""
         adaptation = self._adaptation
         updates = adaptation.report().updates if adaptation else 0
-        logits = self.inference([frame.rgb])[0]
-        probabilities = logits.detach().cpu().double().softmax(-1).numpy()
-        message = classification(frame.header, self.loaded.labels, probabilities)
-        message.model, message.adaptation_updates = self.loaded.name, updates
+        probabilities = probabilities_of(self.inference([frame.rgb])[0])
+        answer = self.answer(probabilities)
+        message = Classification(
+            header=frame.header,
+            entropy=entropy(np.array(answer["probabilities"])),
+            model=self.loaded.name,
+            adaptation_updates=updates,
+            **answer,
+        )
         self.publish("classification", message)
-        self.publish_vision(frame.header, self.loaded.labels, probabilities)
+        self.publish_vision(frame.header, probabilities)
         self._header = frame.header
         if adaptation is not None:
             adaptation.count_frame(message.entropy)
@@ -164,7 +169,7 @@ class AdaptiveClassifier(ModelNode):
             self._show(frame, message)
 
     def _show(self, frame: Frame, message: Classification) -> None:
-        caption = f"{message.label}  {message.confidence:.0%}"
+        caption = f"{message.label or 'unknown'}  {message.confidence:.0%}"
         if self._adaptation is None:
             chart = Chart("classes", message.probabilities, message.labels)
         else:
@@ -237,15 +242,7 @@ class AdaptiveClassifier(ModelNode):
         return self.get_clock().now().nanoseconds * 1e-9
 
 
-def classification(header: Any, labels: tuple[str, ...], values: np.ndarray) -> Classification:
-    """The message for class probabilities."""
-    best = int(values.argmax())
-    certain = values[values > 0]
-    return Classification(
-        header=header,
-        label=labels[best],
-        confidence=float(values[best]),
-        labels=labels,
-        probabilities=values.tolist(),
-        entropy=max(0.0, float(-(certain * np.log(certain)).sum())),
-    )
+def entropy(probabilities: np.ndarray) -> float:
+    """In nats."""
+    certain = probabilities[probabilities > 0]
+    return max(0.0, float(-(certain * np.log(certain)).sum()))

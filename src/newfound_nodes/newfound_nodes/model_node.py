@@ -43,6 +43,13 @@ class ModelNode(PerceptionNode):
             maximum=256,
         ),
         Parameter("half_precision", False, "Mixed precision with float16; on CUDA only."),
+        Parameter(
+            "reject_unknown",
+            True,
+            "Answer with an empty label where none of the labels is more probable than each; with "
+            "a checkpoint that can tell.",
+            live=True,
+        ),
     )
 
     loaded: LoadedModel
@@ -82,10 +89,27 @@ class ModelNode(PerceptionNode):
             "method": self.loaded.metadata.method,
         }
 
-    def publish_vision(self, header: Any, labels: Sequence[str], values: np.ndarray) -> None:
+    def answer(self, probabilities: np.ndarray) -> dict[str, Any]:
+        """Fields of the answer, from probabilities of the labels and perhaps of "unknown"."""
+        labels = self.loaded.labels
+        known, unknown = probabilities[: len(labels)], float(probabilities[len(labels) :].sum())
+        best = int(known.argmax())
+        rejected = self.param("reject_unknown") and unknown > known[best]
+        return {
+            "label": "" if rejected else labels[best],
+            "nearest_label": labels[best],
+            "confidence": unknown if rejected else float(known[best]),
+            "unknown_probability": unknown,
+            "labels": labels,
+            "probabilities": (known / max(known.sum(), 1e-300)).tolist(),
+        }
+
+    def publish_vision(self, header: Any, probabilities: np.ndarray) -> None:
         """The same result for those who speak vision_msgs."""
         if vision_messages.AVAILABLE and self.wanted(VISION_OUTPUT):
-            self.publish(VISION_OUTPUT, vision_messages.classification(header, labels, values))
+            labels = (*self.loaded.labels, "unknown")[: len(probabilities)]
+            made = vision_messages.classification(header, labels, probabilities)
+            self.publish(VISION_OUTPUT, made)
 
     def publish_debug(self, frame: Frame, caption: str, chart: debug_images.Chart) -> None:
         """Publish the annotated image."""
@@ -115,6 +139,12 @@ def find_checkpoint(name: str) -> Path:
         raise CheckpointError(f"{name} is no folder here, nor a shipped model ({known})")
     # A workspace built with --symlink-install links every file; a memory takes no links.
     return (models / name / "checkpoint.json").resolve().parent
+
+
+def probabilities_of(logits: Any) -> np.ndarray:
+    """Softmax in double precision, where a sum of one stays one."""
+    found = logits.detach().cpu().double().softmax(-1).numpy()
+    return found / found.sum()
 
 
 def one_line(error: Exception) -> str:

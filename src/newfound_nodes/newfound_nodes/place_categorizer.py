@@ -10,7 +10,7 @@ import torch
 from newfound_core.places import PlaceFilter
 from newfound_msgs.msg import PlaceCategory
 from newfound_nodes.debug_images import Chart
-from newfound_nodes.model_node import DEBUG_OUTPUT, ModelNode
+from newfound_nodes.model_node import DEBUG_OUTPUT, ModelNode, probabilities_of
 from newfound_runtime.images import Frame
 from newfound_runtime.parameters import Parameter
 
@@ -19,6 +19,8 @@ RESOLUTION = 1e-6  # s; stamps nearer than this are equal
 
 class PlaceBelief:
     """A `PlaceFilter` that knows how much time has passed between two frames.
+
+    "Unknown", where the model has it, is one more place that the robot may be in.
 
     The place changes with a probability per second, so the belief does not depend on the
     frame rate. After a gap, or when time runs backwards (a bag that is played again), the robot
@@ -96,33 +98,28 @@ class PlaceCategorizer(ModelNode):
     def load(self) -> None:
         """The model, and a filter that has seen nothing."""
         super().load()
-        self._belief = PlaceBelief(len(self.loaded.labels))
+        rejects = getattr(self.loaded.model, "rejection", None) is not None
+        self._belief = PlaceBelief(len(self.loaded.labels) + rejects)
 
     def process(self, frame: Frame) -> None:
         """One image in, its place out."""
         output = self.inference([frame.rgb])
-        seen = _normalised(output.logits[0].softmax(-1))
-        weights = _normalised(output.domain_weights[0])
+        seen = probabilities_of(output.logits[0])
         filtered = self.param("filter")
         belief = self._follow(frame, seen) if filtered else seen
         if not filtered:
             self._belief.forget()
-        labels = self.loaded.labels
-        best = int(belief.argmax())
         message = PlaceCategory(
             header=frame.header,
-            label=labels[best],
-            confidence=float(belief[best]),
-            labels=labels,
-            probabilities=belief.tolist(),
             filtered=filtered,
-            image_probabilities=seen.tolist(),
+            image_probabilities=self.answer(seen)["probabilities"],
             domains=self.loaded.metadata.domains,
-            domain_weights=weights.tolist(),
+            domain_weights=_normalised(output.domain_weights[0]).tolist(),
             model=self.loaded.name,
+            **self.answer(belief),
         )
         self.publish("place", message)
-        self.publish_vision(frame.header, labels, belief)
+        self.publish_vision(frame.header, belief)
         if self.wanted(DEBUG_OUTPUT):
             self._show(frame, message)
 
@@ -137,7 +134,7 @@ class PlaceCategorizer(ModelNode):
         )
 
     def _show(self, frame: Frame, message: PlaceCategory) -> None:
-        caption = f"{message.label}  {message.confidence:.0%}"
+        caption = f"{message.label or 'unknown'}  {message.confidence:.0%}"
         caption += "  (filtered)" if message.filtered else ""
         if len(message.domains):
             chart = Chart("domain weights", message.domain_weights, message.domains)

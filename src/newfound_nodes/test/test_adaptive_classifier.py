@@ -30,10 +30,11 @@ QUICK = {"frames_per_update": 2, "momentum": 0.5}
 def running(ros, checkpoint, stream, tmp_path):
     """An active node, its camera and what it publishes."""
 
-    def start(**parameters):
+    def start(rejects=None, **parameters):
         camera = stream()
         answers = ros.collect(Classification, f"{NODE}/classification")
-        chosen = {"checkpoint": str(checkpoint()), "state_dir": str(tmp_path / "state")}
+        folder = checkpoint(rejects=rejects)
+        chosen = {"checkpoint": str(folder), "state_dir": str(tmp_path / "state")}
         node = ros.started(AdaptiveClassifier, **chosen | QUICK | parameters)
         return node, camera.connect(node), answers
 
@@ -67,6 +68,19 @@ def test_an_image_gets_what_the_model_says_of_it(running, picture):
     assert answer.confidence == max(answer.probabilities)
     assert answer.entropy == pytest.approx(-(expected * np.log(expected)).sum(), abs=1e-5)
     assert (answer.model, answer.adaptation_updates) == (loaded.name, 0)
+
+
+def test_an_image_of_no_known_class_has_an_empty_label_unless_that_is_off(ros, running):
+    node, camera, answers = running(rejects=0.8)
+    camera.send(node)
+    answer = eventually(lambda: answers and answers[-1])
+    assert (answer.label, answer.nearest_label in answer.labels) == ("", True)
+    assert answer.confidence == answer.unknown_probability == pytest.approx(0.8, abs=1e-3)
+    assert ros.set(NODE, reject_unknown=False).successful
+    camera.send(node)
+    answer = eventually(lambda: len(answers) > 1 and answers[-1])
+    assert answer.label == answer.nearest_label
+    assert answer.confidence == pytest.approx(0.2 * max(answer.probabilities), abs=1e-3)
 
 
 def test_the_node_starts_with_the_model_that_is_shipped_and_answers(ros, stream):

@@ -19,10 +19,10 @@ PLACES = ("corridor", "kitchen", "office")
 def running(ros, checkpoint, stream):
     """An active node, its camera and what it publishes."""
 
-    def start(method="wbn", **parameters):
+    def start(method="wbn", rejects=None, **parameters):
         camera = stream()
         answers = ros.collect(PlaceCategory, "/place_categorizer/place")
-        folder = checkpoint(method, labels=PLACES)
+        folder = checkpoint(method, labels=PLACES, rejects=rejects)
         node = ros.started(PlaceCategorizer, checkpoint=str(folder), **parameters)
         return node, camera.connect(node), answers
 
@@ -56,6 +56,33 @@ def test_an_image_gets_what_the_model_says_of_it(running, picture, method):
     assert list(answer.image_probabilities) == list(answer.probabilities)
     assert not answer.filtered
     assert answer.model.startswith(f"{method}@")
+
+
+@pytest.mark.parametrize("method", ["bn", "wbn", "bsf"])
+def test_a_place_of_no_known_kind_is_unknown_and_this_can_be_turned_off(ros, running, method):
+    node, camera, answers = running(method, rejects=0.9)
+    camera.send(node)
+    answer = eventually(lambda: answers and answers[-1])
+    assert (answer.label, answer.nearest_label in PLACES) == ("", True)
+    assert answer.confidence == answer.unknown_probability == pytest.approx(0.9, abs=1e-3)
+    assert sum(answer.probabilities) == pytest.approx(1, abs=1e-5)
+    assert ros.set("/place_categorizer", reject_unknown=False).successful
+    camera.send(node)
+    answer = eventually(lambda: len(answers) > 1 and answers[-1])
+    assert answer.label == answer.nearest_label
+    assert answer.confidence == pytest.approx(0.1 * max(answer.probabilities), abs=1e-3)
+
+
+def test_unknown_is_one_more_place_for_the_filter(running):
+    node, camera, answers = running("bn", rejects=0.45, filter=True)
+    camera.send(node, 3)
+    eventually(lambda: len(answers) == 3)
+    expected = PlaceFilter(4, 0.2)
+    for answer in answers:
+        seen = 0.55 * np.array(answer.image_probabilities)
+        wanted = expected.update([*seen, 0.45])
+    assert answers[-1].unknown_probability == pytest.approx(wanted[3], abs=1e-3)
+    assert answers[-1].unknown_probability > 0.45
 
 
 def test_the_filter_can_be_switched_on_and_off_while_the_stream_runs(ros, running):

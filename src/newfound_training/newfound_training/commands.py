@@ -12,6 +12,7 @@ from newfound_training.running.command import Command, execute
 COMMANDS = {
     "train-source": "newfound_training.source",
     "evaluate-online": "newfound_training.online.command",
+    "calibrate": "newfound_training.calibrate",
     "export": "newfound_training.export",
     "train-places": "newfound_training.places.train",
     "evaluate-places": "newfound_training.places.evaluate",
@@ -50,6 +51,11 @@ def train_source() -> int:
 def evaluate_online() -> int:
     """Entry point of the executable `evaluate_online`."""
     return main(["evaluate-online", *sys.argv[1:]])
+
+
+def calibrate() -> int:
+    """Entry point of the executable `calibrate`."""
+    return main(["calibrate", *sys.argv[1:]])
 
 
 def export() -> int:

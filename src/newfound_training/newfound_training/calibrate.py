@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`calibrate`: teaches a classifier to answer "unknown", and to be as sure as it is right.
+
+Each kind of evidence (`newfound_core.rejection`) is tried on images that were held out: those of
+known classes against the same with their class taken away, and against pictures of other things
+where there are some. The one that ranks them best is kept.
+"""
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from newfound_core.calibration import calibration_error
+from newfound_core.errors import ConfigError, DataError
+from newfound_core.models import LoadedModel, load_model, save_model, write_model_card
+from newfound_core.open_world.metrics import auroc
+from newfound_core.rejection import EVIDENCE, Evidence, Rejection, RejectionConfig
+from newfound_training.data import ImageSet, open_images
+from newfound_training.data.images import image_files
+from newfound_training.data.sampling import split
+from newfound_training.running.command import Command, Run
+from newfound_training.running.options import CommonOptions, option
+
+_log = logging.getLogger(__name__)
+METHODS = ("source", "bn", "wbn", "bsf")
+_CHUNK = 32
+
+
+@dataclass(frozen=True)
+class CalibrateOptions(CommonOptions):
+    """Options of `calibrate`."""
+
+    checkpoint: str = option("", "folder of the classifier", required=True)
+    domains: tuple[str, ...] = option((), "domains of the data to use; all if none is named")
+    held_out_share: float = option(0.5, "of every class; best not among those trained on")
+    unknown: str = option("", "folder with pictures of other things, of any kind")
+    evidence: tuple[Evidence, ...] = option(EVIDENCE, "kinds to choose from")
+    directions: int = option(64, "of the features, for the evidence distance")
+
+    def __post_init__(self) -> None:
+        if not 0 < self.held_out_share < 1:
+            raise ConfigError(f"held_out_share must be in (0, 1), got {self.held_out_share}")
+        if not self.evidence:
+            raise ConfigError("name at least one kind of evidence")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a network makes of images."""
+
+    features: Tensor  # [N, D]
+    logits: Tensor  # [N, C]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One kind of evidence, fitted, and how well it tells known from unknown."""
+
+    rejection: Rejection
+    auroc_left_out: float  # against the same classes, taken away
+    auroc_others: float | None  # against pictures of other things
+    calibration_error: float
+
+    @property
+    def rank(self) -> float:
+        """What the kinds are compared by."""
+        found = [self.auroc_left_out, self.auroc_others]
+        return float(np.mean([value for value in found if value is not None]))
+
+
+def run_calibrate(options: CalibrateOptions, run: Run) -> dict[str, Any]:
+    """Write `<out>/checkpoint`, the same classifier with a rejection."""
+    loaded = load_model(options.checkpoint, METHODS, run.device)
+    if getattr(loaded.model, "rejection", None) is not None:
+        raise ConfigError(f"{options.checkpoint} has a rejection: start from one without")
+    images = _images(options, loaded.labels)
+    training, held_out = split(images.labels, options.held_out_share, run.seed, images.groups)
+    learned = look_at(loaded, [images.sources[i].read() for i in training])
+    tested = look_at(loaded, [images.sources[i].read() for i in held_out])
+    others = _others(loaded, options.unknown)
+    labels = torch.from_numpy(images.labels)
+    found = [
+        measure(
+            kind,
+            (learned, labels[training]),
+            (tested, labels[held_out]),
+            others,
+            options.directions,
+        )
+        for kind in options.evidence
+    ]
+    best = max(found, key=lambda measured: measured.rank)
+    for measured in found:
+        _log.info("%s: AUROC %.3f", measured.rejection.config.evidence, measured.rank)
+    return _save(options, run, loaded, best) | {
+        "evidence": {m.rejection.config.evidence: _numbers(m) for m in found},
+        "held_out": len(held_out),
+        "others": len(others.logits) if others else 0,
+    }
+
+
+def _images(options: CalibrateOptions, labels: Sequence[str]) -> ImageSet:
+    """Images of the classifier's classes, numbered as it numbers them."""
+    images = open_images(options.data, options.layout)
+    if missing := sorted(set(labels) - set(images.class_names)):
+        raise DataError(f"{options.data} has no images of {', '.join(missing)}")
+    chosen = options.domains or images.domain_names
+    wanted = np.isin(images.domains, [images.domain_index(name) for name in chosen])
+    number = {label: index for index, label in enumerate(labels)}
+    of_class = np.array([number.get(name, -1) for name in images.class_names])[images.labels]
+    kept = images.select(np.flatnonzero(wanted & (of_class >= 0)))
+    renumbered = np.array([number.get(name, -1) for name in kept.class_names])[kept.labels]
+    object.__setattr__(kept, "labels", renumbered)
+    return kept
+
+
+def _others(loaded: LoadedModel, folder: str) -> Seen | None:
+    if not folder:
+        return None
+    files = list(image_files(Path(folder), Path(folder)))
+    if not files:
+        raise DataError(f"{folder} has no images")
+    return look_at(loaded, [file.read() for file in files])
+
+
+@torch.no_grad()
+def look_at(loaded: LoadedModel, images: Sequence[np.ndarray]) -> Seen:
+    """Features and logits of images."""
+    model, seen = loaded.model, []
+    handle = _last_layer(model).register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    logits = []
+    try:
+        for start in range(0, len(images), _CHUNK):
+            output = model(loaded.prepare(images[start : start + _CHUNK]))
+            logits.append(output if isinstance(output, Tensor) else output.logits)
+    finally:
+        handle.remove()
+    return Seen(torch.cat(seen).cpu(), torch.cat(logits).cpu())
+
+
+def _last_layer(model: nn.Module) -> nn.Module:
+    assert isinstance(model.classifier, nn.Module)
+    return model.classifier
+
+
+def measure(
+    kind: Evidence,
+    learned: tuple[Seen, Tensor],
+    tested: tuple[Seen, Tensor],
+    others: Seen | None,
+    directions: int,
+) -> Measured:
+    """Fit one kind of evidence, and measure it on the held-out images."""
+    (seen, labels), classes = tested, tested[0].logits.shape[1]
+    module = Rejection(seen.features.shape[1], classes, RejectionConfig(kind, directions))
+    module.fit_classes(learned[0].features, learned[1])
+    known = module.evidence(seen.features, seen.logits)
+    left_out = _without_own(module, seen, labels)
+    apart = module.evidence(others.features, others.logits) if others else None
+    unknown = left_out if apart is None else torch.cat([left_out, apart])
+    weight = torch.cat([_shares(len(left_out)), _shares(0 if apart is None else len(apart))])
+    slope, bias = fit_logistic(known, unknown, weight)
+    module.slope.fill_(slope)
+    module.bias.fill_(bias)
+    module.temperature.fill_(fit_temperature(seen.logits, labels))
+    confidence, answer = module(seen.features, seen.logits).exp().max(1)
+    return Measured(
+        module,
+        auroc(known, left_out) or 0.0,
+        None if apart is None else auroc(known, apart),
+        calibration_error(confidence, answer == labels) or 0.0,
+    )
+
+
+def _shares(count: int) -> Tensor:
+    return torch.full((count,), 1 / max(count, 1), dtype=torch.float64)
+
+
+def _without_own(module: Rejection, seen: Seen, labels: Tensor) -> Tensor:
+    """The evidence for images whose class is taken away, so that they are unknown, [N]."""
+    if module.config.evidence == "distance":
+        each = module.class_evidence(seen.features)
+        return each.scatter(1, labels[:, None], -torch.inf).max(1).values
+    return module.evidence(seen.features, seen.logits.scatter(1, labels[:, None], -1e4))
+
+
+def fit_logistic(known: Tensor, unknown: Tensor, unknown_weight: Tensor) -> tuple[float, float]:
+    """Slope and bias of the log odds of being known; both sides count alike."""
+    values = torch.cat([known, unknown]).double()
+    centre, unit = values.mean(), values.std().clamp_min(1e-12)
+    values = (values - centre) / unit
+    target = torch.cat([torch.ones(len(known)), torch.zeros(len(unknown))]).double()
+    weight = torch.cat([_shares(len(known)), unknown_weight / unknown_weight.sum()])
+    found = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS([found], max_iter=100, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimiser.zero_grad()
+        odds = found[0] * values + found[1]
+        each = functional.binary_cross_entropy_with_logits(odds, target, reduction="none")
+        total = (weight * each).sum() + 1e-5 * found.square().sum()
+        total.backward()
+        return total
+
+    optimiser.step(loss)
+    slope = max(found[0].item(), 1e-6) / float(unit)  # more evidence never speaks against it
+    return slope, found[1].item() - slope * float(centre)
+
+
+def fit_temperature(logits: Tensor, labels: Tensor) -> float:
+    """The temperature that makes the right classes of held-out images most probable."""
+    logarithm = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS([logarithm], max_iter=60, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimiser.zero_grad()
+        total = functional.cross_entropy(logits.double() / logarithm.exp(), labels)
+        total.backward()
+        return total
+
+    optimiser.step(loss)
+    return math.exp(min(max(logarithm.item(), -5.0), 5.0))
+
+
+def _save(
+    options: CalibrateOptions, run: Run, loaded: LoadedModel, best: Measured
+) -> dict[str, Any]:
+    model, metadata = loaded.model, loaded.metadata
+    model.rejection = best.rejection.to(loaded.device)
+    before = metadata.provenance
+    metrics = {**before.metrics, **{f"rejection_{k}": v for k, v in _numbers(best).items()}}
+    checkpoint = save_model(
+        run.out / "checkpoint",
+        model,
+        metadata.labels,
+        metadata.preprocessing,
+        domains=metadata.domains,
+        provenance=run.provenance(metrics),
+        replace=True,
+    )
+    about = (
+        f"Made from `{Path(options.checkpoint).name}` ({before.command or 'unknown origin'}; data "
+        f"{before.data or 'unknown'}): the same network, which now also answers that an image "
+        f"shows none of its classes, by {best.rejection.config.evidence}."
+    )
+    write_model_card(checkpoint, f"{metadata.method}, with rejection", about, {})
+    return {"checkpoint": "checkpoint", "chosen": best.rejection.config.evidence}
+
+
+def _numbers(measured: Measured) -> dict[str, float]:
+    values = {
+        "auroc_left_out": measured.auroc_left_out,
+        "auroc_others": measured.auroc_others,
+        "calibration_error": measured.calibration_error,
+        "temperature": float(measured.rejection.temperature),
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+COMMAND = Command(
+    "calibrate",
+    "Teaches a classifier of objects or places to answer unknown, with calibrated confidence.",
+    CalibrateOptions,
+    run_calibrate,
+    {
+        "checkpoint": "the model with its rejection, a folder relative to result.json",
+        "chosen": "the kind of evidence that ranks known above unknown best",
+        "evidence": "for max_logit, energy and distance: auroc_left_out (against held-out images "
+        "with their\n      class taken away), auroc_others (against the pictures of --unknown), "
+        "calibration_error and\n      temperature",
+        "held_out, others": "images measured on",
+    },
+)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+
+from newfound_core.models import load_model
+from newfound_core.rejection import EVIDENCE
+from newfound_core.testing import tiny
+from newfound_training.calibrate import fit_logistic, fit_temperature
+from newfound_training.commands import main
+
+
+@pytest.fixture
+def data(tmp_path, make_image):
+    """Three known colours, and pictures of another one."""
+    colours = {"mug": (30, 60, 200), "hammer": (40, 180, 60), "banana": (200, 40, 40)}
+    for label, colour in colours.items():
+        for number in range(16):
+            make_image(tmp_path / "known" / "shop" / label / f"{number}.png", colour, number)
+    for number in range(12):
+        make_image(tmp_path / "others" / f"{number}.png", (250, 250, 250), number)
+    return tmp_path
+
+
+def calibrate(data, *more):
+    checkpoint = tiny(data / "model")
+    arguments = ["--checkpoint", str(checkpoint), "--data", str(data / "known")]
+    return main(["calibrate", *arguments, "--out", str(data / "out"), *more])
+
+
+def test_the_classifier_gets_one_more_answer_and_keeps_the_others(data, undocumented):
+    assert calibrate(data, "--unknown", str(data / "others")) == 0
+    result = json.loads((data / "out" / "result.json").read_text())
+    assert not undocumented("calibrate", result, result["evidence"]["distance"])
+    assert set(result["evidence"]) == set(EVIDENCE)
+    assert (result["held_out"], result["others"]) == (24, 12)
+    before, after = load_model(data / "model"), load_model(data / "out" / "checkpoint")
+    images = torch.randn(3, 3, 32, 32)
+    with torch.no_grad():
+        old, new = before.model(images), after.model(images)
+    assert new.shape == (3, 4)
+    torch.testing.assert_close(new.exp().sum(1), torch.ones(3))
+    assert torch.equal(new[:, :3].argmax(1), old.argmax(1))
+    ranks = {
+        kind: np.mean([v["auroc_left_out"], v["auroc_others"]])
+        for kind, v in result["evidence"].items()
+    }
+    assert result["chosen"] == max(ranks, key=ranks.get)
+
+
+def test_a_class_without_images_and_a_second_calibration_are_refused(data, capsys):
+    (data / "known" / "shop" / "mug").rename(data / "known" / "shop" / "cup")
+    assert calibrate(data) == 1
+    assert "no images of mug" in capsys.readouterr().err
+    (data / "known" / "shop" / "cup").rename(data / "known" / "shop" / "mug")
+    again = tiny(data / "again", rejects=0.5)
+    arguments = ["--checkpoint", str(again), "--data", str(data / "known")]
+    assert main(["calibrate", *arguments, "--out", str(data / "out2")]) == 2
+    assert "has a rejection" in capsys.readouterr().err
+
+
+def test_the_logistic_fit_is_that_of_an_independent_implementation():
+    generator = torch.Generator().manual_seed(0)
+    known = 3 + torch.randn(400, generator=generator)
+    unknown = torch.randn(400, generator=generator)
+    slope, bias = fit_logistic(known, unknown, torch.full((400,), 1 / 400))
+    signs = np.repeat([1.0, -1.0], 400)
+    values = torch.cat([known, unknown]).double().numpy()
+
+    def loss(found):
+        return np.logaddexp(0, -signs * (found[0] * values + found[1])).mean()
+
+    expected = minimize(loss, [0.0, 0.0]).x
+    assert [slope, bias] == pytest.approx(expected, rel=0.05)
+
+
+def test_the_temperature_undoes_a_scale_of_the_logits():
+    generator = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(4000, 5, generator=generator)
+    labels = torch.distributions.Categorical(logits=logits).sample()
+    assert fit_temperature(4 * logits, labels) == pytest.approx(4, rel=0.1)
