@@ -59,9 +59,9 @@ SETTINGS = {
     "proposer": (
         DETECTOR,
         "proposer",
-        "How objects are found: depth, surfaces, rpn or whole_image",
+        "How objects are found: depth, fused, regions or whole_image",
     ),
-    "proposer_checkpoint": (DETECTOR, "proposer_checkpoint", "Model of the proposer rpn"),
+    "proposer_checkpoint": (DETECTOR, "proposer_checkpoint", "Model for regions and fused"),
     "depth_topic": (DETECTOR, "depth_topic", "Depth images, in the camera's namespace"),
     "knowledge_base": (DETECTOR, "knowledge_base", "Folder of learned classes; one camera only"),
     "library_folder": (WEB, "library_folder", "Folder of labelled images"),

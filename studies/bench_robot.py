@@ -15,7 +15,7 @@ from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
 from newfound_core.detection.crops import crops_of
-from newfound_core.detection.depth_relief import DepthRelief
+from newfound_core.detection.depth_segments import DepthSegments
 from newfound_core.detection.detector import Detector, DetectorConfig
 from newfound_core.detection.unknown_store import UnknownsConfig, View
 from newfound_core.knowledge.contents import read_knowledge
@@ -139,7 +139,7 @@ class RobotWithoutRos:
         config = SessionConfig(
             self.base, Path(checkpoint), unknowns=UnknownsConfig(crop_gap=CROP_GAP)
         )
-        self._session = OpenWorldSession(config, Detector(DepthRelief()), NoEvents())
+        self._session = OpenWorldSession(config, Detector(DepthSegments()), NoEvents())
         self._number = 0
 
     def look(self, shot: Shot) -> OpenWorldDetections:
@@ -190,7 +190,7 @@ def judged(base: Path, shots: Iterable[Shot]) -> list[Scene]:
 
     It is not shown them: it would gather views of unknown things from them.
     """
-    knowledge, detector = read_knowledge(base / "current"), Detector(DepthRelief())
+    knowledge, detector = read_knowledge(base / "current"), Detector(DepthSegments())
     scenes = []
     for shot in shots:
         found = detector.detect(shot.rgb, shot.depth.astype(np.float32) * 1e-3, knowledge)

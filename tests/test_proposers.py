@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 
 from newfound_core.detection.boxes import iou
-from newfound_core.detection.depth_relief import DepthRelief
+from newfound_core.detection.depth_segments import DepthSegments
 from newfound_core.detection.detector import Detector
 from newfound_core.detection.region_proposer import load_region_proposer
 from newfound_sim.clip import load_clip
@@ -30,7 +30,7 @@ def pictures(every: int = 1) -> Iterator[Picture]:
 
 
 def test_depth_finds_the_objects_on_the_workbench_and_little_else():
-    covered, proposed, proposer = [], 0, DepthRelief()
+    covered, proposed, proposer = [], 0, DepthSegments()
     for colour, metres, boxes in pictures():
         found = proposer.propose(colour, metres)
         covered += (iou(boxes, found.boxes).max(1, initial=0) >= 0.5).tolist()
@@ -44,7 +44,7 @@ def test_the_shipped_region_network_finds_most_of_them_without_depth():
     detector = Detector(load_region_proposer(str(ROOT / "models" / "bench_rpn")))
     covered = []
     for colour, _, boxes in pictures(every=5):
-        found, _ = detector.regions(colour, None)
+        found = detector.regions(colour, None).boxes
         covered += (iou(boxes, found).max(1, initial=0) >= 0.5).tolist()
     assert len(covered) > 40
     assert np.mean(covered) >= 0.6

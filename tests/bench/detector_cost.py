@@ -18,7 +18,7 @@ import torch
 
 from newfound_core.allocation import keep_freed_memory
 from newfound_core.detection.crops import keep_best
-from newfound_core.detection.depth_relief import DepthRelief
+from newfound_core.detection.depth_segments import DepthSegments
 from newfound_core.detection.detector import Detector
 from newfound_core.detection.unknown_objects import UnknownObject, UnknownState
 from newfound_core.detection.unknown_store import View
@@ -35,7 +35,7 @@ CLASSES, UNKNOWNS = (10, 100, 1000), (0, 10, 100)
 
 def make_session(root: Path) -> OpenWorldSession:
     """A detector without ROS."""
-    return OpenWorldSession(SessionConfig(root, MODEL), Detector(DepthRelief()), NoEvents())
+    return OpenWorldSession(SessionConfig(root, MODEL), Detector(DepthSegments()), NoEvents())
 
 
 def use_classes(session: OpenWorldSession, count: int) -> None:

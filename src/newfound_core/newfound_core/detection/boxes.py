@@ -10,12 +10,17 @@ def areas(boxes: np.ndarray) -> np.ndarray:
     return sides[:, 0] * sides[:, 1]
 
 
-def iou(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Intersection over union of every box of [N, 4] with every box of [M, 4], as [N, M]."""
+def intersections(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Area that every box of [N, 4] shares with every box of [M, 4], as [N, M]."""
     corner = np.maximum(one[:, None, :2], other[None, :, :2])
     opposite = np.minimum(one[:, None, 2:], other[None, :, 2:])
     sides = np.clip(opposite - corner, 0, None)
-    shared = sides[..., 0] * sides[..., 1]
+    return sides[..., 0] * sides[..., 1]
+
+
+def iou(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Intersection over union of every box of [N, 4] with every box of [M, 4], as [N, M]."""
+    shared = intersections(one, other)
     union = areas(one)[:, None] + areas(other)[None] - shared
     return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
 

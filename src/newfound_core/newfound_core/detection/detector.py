@@ -8,7 +8,7 @@ import torch
 
 from newfound_core.detection.boxes import distinct
 from newfound_core.detection.crops import crop_features, crops_of
-from newfound_core.detection.proposals import Proposer
+from newfound_core.detection.proposals import Proposals, Proposer, Source
 from newfound_core.knowledge.contents import Knowledge
 
 
@@ -25,6 +25,7 @@ class Detection:
     rejection_threshold: float
     embedding: np.ndarray  # float32 [D], of length 1: for telling objects apart
     crop: np.ndarray  # uint8 [h, w, 3], a view into the image: what the network saw
+    proposed_by: Source = "colour"  # what its box was made of
 
     @property
     def known(self) -> bool:
@@ -53,26 +54,29 @@ class Detector:
         self, rgb: np.ndarray, depth: np.ndarray | None, knowledge: Knowledge
     ) -> list[Detection]:
         """The objects of a frame, most certain first."""
-        boxes, objectness = self.regions(rgb, depth)
-        if not len(boxes):
+        found = self.regions(rgb, depth)
+        if not len(found):
             return []
-        crops = crops_of(rgb, boxes, self.config.margin)
+        crops = crops_of(rgb, found.boxes, self.config.margin)
+        decided = _decide(knowledge, crops)
         return [
-            Detection(box, float(sure), *facts, crop)
-            for box, sure, facts, crop in zip(
-                boxes, objectness, _decide(knowledge, crops), crops, strict=True
+            Detection(box, float(sure), *facts, crop, source)
+            for box, sure, source, facts, crop in zip(
+                found.boxes, found.objectness, found.sources, decided, crops, strict=True
             )
         ]
 
-    def regions(self, rgb: np.ndarray, depth: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Where objects may be: boxes [N, 4] and objectness [N], most certain first."""
+    def regions(self, rgb: np.ndarray, depth: np.ndarray | None) -> Proposals:
+        """Where objects may be, most certain first."""
         found = self.proposer.propose(rgb, depth)
         threshold = self.config.min_objectness
         threshold = threshold if threshold >= 0 else self.proposer.min_objectness
-        likely = np.flatnonzero(found.objectness >= threshold)
-        boxes, objectness = found.boxes[likely], found.objectness[likely]
-        kept = distinct(boxes, objectness, self.config.max_overlap, self.config.max_regions)
-        return boxes[kept], objectness[kept]
+        found = found.take(np.flatnonzero(found.objectness >= threshold))
+        return found.take(
+            distinct(
+                found.boxes, found.objectness, self.config.max_overlap, self.config.max_regions
+            )
+        )
 
 
 @torch.inference_mode()

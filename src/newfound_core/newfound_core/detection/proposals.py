@@ -1,12 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proposers: an image in, boxes of what may be an object out. The simplest: the whole image."""
 
+import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
-from newfound_core.errors import DataError
+from newfound_core.errors import ConfigError, DataError
+
+Source = Literal["depth", "colour", "depth+colour", "image"]  # what a proposal was made of
+
+
+@dataclass(frozen=True)
+class CameraView:
+    """How a depth camera sees: what camera_info and the mounting tell, whatever its resolution."""
+
+    focal_x: float = 0.82  # in widths of the image: that of a usual depth camera
+    focal_y: float = 0.82  # in widths, too
+    centre_x: float = 0.5  # of the width
+    centre_y: float = 0.5  # of the height
+    up: tuple[float, float, float] | None = None  # unit vector in the optical frame, if known
+
+    def __post_init__(self) -> None:
+        if not (self.focal_x > 0 and self.focal_y > 0):
+            raise ConfigError(
+                f"focal lengths must be positive, got {self.focal_x} and {self.focal_y}"
+            )
+
+    @staticmethod
+    def up_at_pitch(degrees: float) -> tuple[float, float, float]:
+        """Up direction of a camera that looks down by an angle, without roll."""
+        pitch = math.radians(degrees)
+        return (0.0, -math.cos(pitch), -math.sin(pitch))
 
 
 @dataclass(frozen=True)
@@ -15,8 +41,15 @@ class Proposals:
 
     boxes: np.ndarray  # float32 [N, 4]: left, top, right, bottom in pixels, inside the image
     objectness: np.ndarray  # float32 [N], 0 to 1: how sure it is that this is an object
+    sources: tuple[Source, ...] = ()  # of each; colour if nothing is said
 
     def __post_init__(self) -> None:
+        if not self.sources:
+            object.__setattr__(self, "sources", ("colour",) * len(self.objectness))
+        if len(self.sources) != len(self.objectness):
+            raise DataError(
+                f"{len(self.sources)} sources do not fit {len(self.objectness)} proposals"
+            )
         if self.boxes.shape != (len(self.objectness), 4):
             raise DataError(
                 f"boxes of shape {self.boxes.shape} do not fit {len(self.objectness)} scores"
@@ -24,6 +57,12 @@ class Proposals:
 
     def __len__(self) -> int:
         return len(self.boxes)
+
+    def take(self, indices: np.ndarray) -> "Proposals":
+        """Some of them, in this order."""
+        return Proposals(
+            self.boxes[indices], self.objectness[indices], tuple(self.sources[i] for i in indices)
+        )
 
     @classmethod
     def none(cls) -> "Proposals":
@@ -55,4 +94,5 @@ class WholeImage:
     def propose(self, rgb: np.ndarray, depth: np.ndarray | None) -> Proposals:
         """The whole image, for certain."""
         height, width = rgb.shape[:2]
-        return Proposals(np.array([[0, 0, width, height]], np.float32), np.ones(1, np.float32))
+        box = np.array([[0, 0, width, height]], np.float32)
+        return Proposals(box, np.ones(1, np.float32), ("image",))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The depth image that belongs to a colour image."""
 
+import dataclasses
 import math
 import threading
 import time
@@ -9,8 +10,9 @@ from typing import Any
 
 import numpy as np
 from rclpy.node import Node
-from sensor_msgs.msg import Image
+from sensor_msgs.msg import CameraInfo, Image
 
+from newfound_core.detection.proposals import CameraView
 from newfound_runtime import images
 from newfound_runtime.image_input import ImageInput
 from newfound_runtime.images import Frame
@@ -89,6 +91,20 @@ class DepthInput(ImageInput):
             self._recent.append(message)
             self._last_arrival = time.monotonic()
             self._arrived.notify_all()
+
+
+def calibrated(view: CameraView, message: CameraInfo) -> CameraView | None:
+    """The view with the focal lengths and centre of a camera; None if it has none."""
+    fx, _, cx, _, fy, cy = message.k[:6]
+    if not (fx > 0 and fy > 0 and message.width and message.height):
+        return None
+    return dataclasses.replace(
+        view,
+        focal_x=fx / message.width,
+        focal_y=fy / message.width,
+        centre_x=(cx + 0.5) / message.width,
+        centre_y=(cy + 0.5) / message.height,
+    )
 
 
 def _mismatch(frame: Frame, depth: np.ndarray, message: Image) -> str:

@@ -43,6 +43,7 @@ def _detection(found: Detection, track: int, unknown_id: str) -> msg.OpenWorldDe
         distance=found.distance,
         rejection_threshold=found.rejection_threshold,
         objectness=found.objectness,
+        proposed_by=found.proposed_by,
         track_id=track % 2**32,
         unknown_id="" if found.known else unknown_id,
     )

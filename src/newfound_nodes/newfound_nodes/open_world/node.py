@@ -11,9 +11,13 @@ import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import State
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
-from sensor_msgs.msg import Image
+from rclpy.qos import qos_profile_sensor_data
+from rclpy.subscription import Subscription
+from sensor_msgs.msg import CameraInfo, Image
 
+from newfound_core.detection.depth_segments import DepthSegments
 from newfound_core.detection.detector import Detector
+from newfound_core.detection.fused_proposer import FusedProposer
 from newfound_core.detection.unknown_objects import UnknownObject, UnknownState
 from newfound_core.detection.unknown_store import View
 from newfound_core.errors import NewfoundError
@@ -22,7 +26,7 @@ from newfound_core.learning.job import JobState, JobStatus
 from newfound_msgs import msg
 from newfound_nodes import vision_messages
 from newfound_nodes.model_node import one_line
-from newfound_nodes.open_world.depth_input import DepthInput
+from newfound_nodes.open_world.depth_input import DepthInput, calibrated
 from newfound_nodes.open_world.messages import (
     annotate,
     detections_message,
@@ -47,7 +51,7 @@ _VISION = "vision_detections"
 _FROM_FRAMES = ("detections", "debug_image", "unknowns")
 _WITHOUT_DEPTH = (
     "Set depth_topic to depth images with the stamps of the colour images (depth_tolerance), or "
-    "find objects without depth: proposer rpn or whole_image"
+    "find objects without depth: proposer regions or whole_image"
 )
 
 
@@ -67,6 +71,7 @@ class OpenWorldDetector(PerceptionNode):
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
         self.session: OpenWorldSession | None = None
         self._depth: DepthInput | None = None
+        self._camera_info: Subscription | None = None
         self._replay: LateSubscriberReplay | None = None  # of ~/unknowns
         super().__init__(name, **node_arguments)
         self._knowledge_services = KnowledgeServices(
@@ -99,6 +104,24 @@ class OpenWorldDetector(PerceptionNode):
         if proposer.needs_depth:
             self._depth = DepthInput(
                 self, self.param("depth_topic"), self.param("image_reliability")
+            )
+        topic = self.param("camera_info_topic")
+        if topic and isinstance(proposer, DepthSegments | FusedProposer):
+            self._camera_info = self.create_subscription(
+                CameraInfo,
+                topic,
+                lambda message: self._calibrate(proposer, message),
+                qos_profile_sensor_data,
+            )
+
+    def _calibrate(self, proposer: DepthSegments | FusedProposer, message: CameraInfo) -> None:
+        view = calibrated(proposer.camera, message)
+        if view is not None:
+            proposer.camera = view
+        elif self.due("camera_info"):
+            self.get_logger().warning(
+                f"{self.param('camera_info_topic')} has no focal length: the camera is not "
+                "calibrated. That of a usual depth camera is used"
             )
 
     def _log_start(self, session: OpenWorldSession, versions: Collection[str]) -> None:
@@ -134,7 +157,9 @@ class OpenWorldDetector(PerceptionNode):
         """Release the knowledge base."""
         if self.session is not None:
             self.session.close()
-        self.session = self._depth = self._replay = None
+        if self._camera_info is not None:
+            self.destroy_subscription(self._camera_info)
+        self.session = self._depth = self._replay = self._camera_info = None
 
     # Frames.
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from newfound_core.detection.depth_relief import DepthRelief, DepthReliefConfig
+from newfound_core.detection.depth_segments import DepthSegments, DepthSegmentsConfig
 from newfound_core.detection.detector import DetectorConfig
-from newfound_core.detection.proposals import Proposer, WholeImage
-from newfound_core.detection.surface_segments import SurfaceSegments, SurfaceSegmentsConfig
+from newfound_core.detection.fused_proposer import FusedProposer
+from newfound_core.detection.proposals import CameraView, Proposer, WholeImage
 from newfound_core.detection.unknown_store import UnknownsConfig
 from newfound_core.errors import ConfigError
 from newfound_core.learning.job import LearningOptions
@@ -36,11 +36,13 @@ PARAMETERS = (
     Parameter(
         "proposer",
         "depth",
-        "How objects are found: above the dominant plane of depth, as segments of depth on a "
-        "support surface, by a region network, or the whole image is one.",
-        choices=("whole_image", "depth", "surfaces", "rpn"),
+        "How objects are found: as segments of depth on a support surface, as regions of colour "
+        "by a network, by both together (fused), or the whole image is one.",
+        choices=("whole_image", "depth", "regions", "fused"),
     ),
-    Parameter("proposer_checkpoint", "", "Model of the region network; for the proposer rpn."),
+    Parameter(
+        "proposer_checkpoint", "", "Model of the region network; for the proposers regions, fused."
+    ),
     Parameter("depth_topic", "depth", "Depth image registered to the colour image."),
     Parameter(
         "depth_tolerance",
@@ -51,16 +53,23 @@ PARAMETERS = (
     ),
     Parameter("depth_timeout", 0.1, "Maximum wait for a matching depth image (s).", 0.0, 10.0),
     Parameter(
-        "min_relief",
-        0.008,
-        "Proposer depth: minimum height above the plane, per metre of distance.",
-        0.0001,
-        1.0,
+        "camera_info_topic",
+        "",
+        "sensor_msgs/CameraInfo of the depth image, for its focal length; empty: that of a usual "
+        "depth camera.",
     ),
     Parameter(
-        "plane_tolerance",
-        0.005,
-        "Proposer depth: unevenness of the plane, per metre of distance.",
+        "camera_pitch",
+        -1.0,
+        "Angle by which the camera looks down (degrees), to tell a table from a wall; negative: "
+        "unknown.",
+        -1.0,
+        90.0,
+    ),
+    Parameter(
+        "min_height",
+        0.003,
+        "Depth: minimum height of an object above its support (m), besides the measured noise.",
         0.0001,
         1.0,
     ),
@@ -70,8 +79,8 @@ PARAMETERS = (
     Parameter(
         "min_objectness",
         -1.0,
-        "Minimum objectness of a region; negative: the default of the proposer, 0.3 for depth and "
-        "0.5 for rpn.",
+        "Minimum objectness of a region; negative: the default of the proposer, 0.4 for depth and "
+        "fused, 0.5 for regions, 0 for whole_image.",
         -1.0,
         1.0,
     ),
@@ -170,10 +179,10 @@ def detector_config(param: Param) -> DetectorConfig:
     )
 
 
-def relief_config(param: Param) -> DepthReliefConfig:
-    """What counts as an object on a plane."""
-    names = ("min_relief", "plane_tolerance", "min_area", "max_area")
-    return DepthReliefConfig(**{name: param(name) for name in names})
+def camera_view(param: Param) -> CameraView:
+    """What is known of the depth camera before its camera_info came."""
+    pitch = param("camera_pitch")
+    return CameraView(up=CameraView.up_at_pitch(pitch) if pitch >= 0 else None)
 
 
 def session_config(param: Param, node: str) -> SessionConfig:
@@ -219,18 +228,27 @@ def make_proposer(param: Param) -> Proposer:
     """The proposer that is asked for; raises a NewfoundError if its model cannot be loaded."""
     name = param("proposer")
     if name == "depth":
-        return DepthRelief(relief_config(param))
-    if name == "surfaces":
-        areas = {name: param(name) for name in ("min_area", "max_area")}
-        return SurfaceSegments(SurfaceSegmentsConfig(**areas))
-    if name == "rpn":
-        from newfound_core.detection.region_proposer import load_region_proposer
-
-        if not param("proposer_checkpoint"):
-            raise ConfigError(
-                "the proposer rpn needs a model: set proposer_checkpoint to a folder of "
-                "train_detector or to a file with torchvision's weights"
-            )
-        model = find_checkpoint(param("proposer_checkpoint"))
-        return load_region_proposer(str(model), param("device"))
+        return _depth_proposer(param)
+    if name == "regions":
+        return _region_proposer(param)
+    if name == "fused":
+        return FusedProposer(_depth_proposer(param), _region_proposer(param))
     return WholeImage()
+
+
+def _depth_proposer(param: Param) -> DepthSegments:
+    names = ("min_height", "min_area", "max_area")
+    config = DepthSegmentsConfig(**{name: param(name) for name in names})
+    return DepthSegments(config, camera_view(param))
+
+
+def _region_proposer(param: Param) -> Proposer:
+    from newfound_core.detection.region_proposer import load_region_proposer
+
+    if not param("proposer_checkpoint"):
+        raise ConfigError(
+            f"the proposer {param('proposer')} needs a model: set proposer_checkpoint to a folder "
+            "of train_detector or to a file with torchvision's weights"
+        )
+    model = find_checkpoint(param("proposer_checkpoint"))
+    return load_region_proposer(str(model), param("device"))

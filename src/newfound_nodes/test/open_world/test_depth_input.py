@@ -6,10 +6,11 @@ import time
 import numpy as np
 import pytest
 from builtin_interfaces.msg import Time
-from sensor_msgs.msg import Image
+from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Header
 
-from newfound_nodes.open_world.depth_input import DepthInput
+from newfound_core.detection.proposals import CameraView
+from newfound_nodes.open_world.depth_input import DepthInput, calibrated
 from newfound_runtime.images import Frame
 from newfound_runtime.testing import eventually
 
@@ -116,3 +117,13 @@ def test_depth_in_another_frame_is_warned_about(camera):
     assert "in the frame 'depth_optical', colour in 'colour_optical'" in str(
         camera.input.problems()
     )
+
+
+def test_camera_info_gives_the_focal_lengths_whatever_the_resolution():
+    known = CameraView(up=(0, -1, 0))
+    k = [525.0, 0, 319.5, 0, 500, 239.5, 0, 0, 1]
+    view = calibrated(known, CameraInfo(width=640, height=480, k=k))
+    assert (view.focal_x, view.focal_y) == (525 / 640, 500 / 640)
+    assert (view.centre_x, view.centre_y, view.up) == (0.5, 0.5, (0, -1, 0))
+    assert calibrated(known, CameraInfo(width=640, height=480)) is None
+    assert calibrated(known, CameraInfo(k=k)) is None

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.action import ActionClient
-from sensor_msgs.msg import CompressedImage, Image
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_srvs.srv import Trigger
 
 from newfound_core.open_world.memory_store import load_memory
@@ -443,6 +443,7 @@ def test_depth_finds_things_on_a_table(ros, parameters, square):
     assert len(found) == 1
     assert abs(region.x_offset - 16) <= 1
     assert abs(region.width - 32) <= 2
+    assert found[0].proposed_by == "depth"
     robot.camera.publish(frame(square(RED), 99))  # there is no depth of that moment
     eventually(lambda: len(robot.detections) > 1, timeout=60)
     assert robot.detections[-1].detections == []
@@ -451,12 +452,13 @@ def test_depth_finds_things_on_a_table(ros, parameters, square):
 def test_a_region_network_finds_things_and_min_objectness_decides_which(
     ros, parameters, square, region_network
 ):
-    parameters |= {"proposer": "rpn", "proposer_checkpoint": str(region_network)}
+    parameters |= {"proposer": "regions", "proposer_checkpoint": str(region_network)}
     sure = ros.started(OpenWorldDetector, **parameters | {"min_objectness": 0.0})
     robot = Robot(ros, sure, square)
     region = robot.see(RED).region
     assert 0 < region.width <= 64
     assert 1 < len(robot.detections[-1].detections) <= 10
+    assert {found.proposed_by for found in robot.detections[-1].detections} == {"colour"}
     for transition in ("deactivate", "cleanup"):
         assert ros.change(NODE, transition)
     assert ros.set(NODE, min_objectness=1.0).successful
@@ -469,8 +471,22 @@ def test_a_region_network_finds_things_and_min_objectness_decides_which(
     assert robot.detections[-1].detections == []
 
 
+def test_camera_info_calibrates_the_depth_proposer(ros, parameters):
+    parameters |= {"proposer": "depth", "camera_info_topic": "/camera/info", "camera_pitch": 30.0}
+    node = ros.started(OpenWorldDetector, **parameters)
+    camera = node.session._detector.proposer.camera
+    assert (camera.focal_x, camera.up[2]) == pytest.approx((0.82, -0.5))
+    publisher = ros.client.create_publisher(CameraInfo, "/camera/info", 1)
+    eventually(publisher.get_subscription_count, "subscription")
+    publisher.publish(CameraInfo(width=640, height=480))
+    eventually(lambda: ros.logged("has no focal length"))
+    publisher.publish(CameraInfo(width=640, height=480, k=[600.0, 0, 300, 0, 590, 230, 0, 0, 1]))
+    eventually(lambda: node.session._detector.proposer.camera.focal_x == 600 / 640, "calibration")
+    assert node.session._detector.proposer.camera.up[2] == pytest.approx(-0.5)
+
+
 def test_a_region_network_without_a_model_leaves_the_node_unconfigured(ros, parameters):
-    ros.add(OpenWorldDetector, **parameters | {"proposer": "rpn", "autostart": False})
+    ros.add(OpenWorldDetector, **parameters | {"proposer": "regions", "autostart": False})
     assert not ros.change(NODE, "configure")
     eventually(lambda: ros.logged("set proposer_checkpoint"))
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from newfound_core.detection.depth_relief import DepthReliefConfig
+from newfound_core.detection.depth_segments import DepthSegmentsConfig
+from newfound_core.detection.fused_proposer import FusedProposer
 from newfound_core.errors import ConfigError
 from newfound_nodes.open_world.parameters import PARAMETERS, make_proposer
 
@@ -13,9 +14,15 @@ def made(**values):
 
 
 def test_the_thresholds_of_depth_are_parameters_with_the_same_defaults():
-    assert made().config == DepthReliefConfig()
-    thresholds = {"min_relief": 0.1, "plane_tolerance": 0.2, "min_area": 0.3, "max_area": 0.5}
-    assert made(**thresholds).config == DepthReliefConfig(**thresholds)
+    assert made().config == DepthSegmentsConfig()
+    thresholds = {"min_height": 0.1, "min_area": 0.3, "max_area": 0.5}
+    assert made(**thresholds).config == DepthSegmentsConfig(**thresholds)
+
+
+def test_the_pitch_of_the_camera_gives_the_up_direction_if_it_is_known():
+    assert made().camera.up is None
+    assert made(camera_pitch=0.0).camera.up == pytest.approx((0, -1, 0))
+    assert made(camera_pitch=90.0).camera.up == pytest.approx((0, 0, -1), abs=1e-9)
 
 
 def test_thresholds_that_contradict_each_other_are_refused():
@@ -25,10 +32,19 @@ def test_thresholds_that_contradict_each_other_are_refused():
 
 def test_a_region_network_without_a_model_names_the_parameter_to_set():
     with pytest.raises(ConfigError, match="set proposer_checkpoint"):
-        made(proposer="rpn")
+        made(proposer="regions")
+    with pytest.raises(ConfigError, match="fused needs a model"):
+        made(proposer="fused")
 
 
 def test_each_proposer_has_a_threshold_of_its_own(region_network):
-    rpn = made(proposer="rpn", proposer_checkpoint=str(region_network))
-    assert (rpn.min_objectness, made().min_objectness) == (0.5, 0.3)
+    regions = made(proposer="regions", proposer_checkpoint=str(region_network))
+    assert (regions.min_objectness, made().min_objectness) == (0.5, 0.4)
     assert made(proposer="whole_image").min_objectness == 0
+
+
+def test_fused_joins_the_segments_of_depth_and_the_regions_of_the_network(region_network):
+    fused = made(proposer="fused", proposer_checkpoint=str(region_network), min_height=0.02)
+    assert isinstance(fused, FusedProposer)
+    assert fused.depth.config.min_height == 0.02
+    assert fused.needs_depth

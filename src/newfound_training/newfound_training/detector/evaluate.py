@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from tqdm import tqdm
 
-from newfound_core.detection.depth_relief import DepthRelief
+from newfound_core.detection.depth_segments import DepthSegments
 from newfound_core.detection.detector import Detector, DetectorConfig
 from newfound_core.detection.proposals import Proposer
 from newfound_core.detection.region_proposer import load_region_proposer
@@ -72,7 +72,7 @@ class EvaluateDetectorOptions(RunOptions, PictureOptions):
     proposer_checkpoint: str = option("", "model of the region network, for rpn")
     max_regions: int = option(10, "objects looked at in a picture, at most")
     min_objectness: float = option(
-        -1.0, "regions below this are no objects; negative: 0.3 of depth, 0.5 of rpn"
+        -1.0, "regions below this are no objects; negative: that of the proposer"
     )
     max_overlap: float = option(0.5, "IoU above which two boxes are one object")
     crop_margin: float = option(0.15, "added around a box, as a share of its side")
@@ -106,7 +106,7 @@ def _scenes(
     proposer: Proposer = (
         load_region_proposer(options.proposer_checkpoint, options.device)
         if name == "rpn"
-        else DepthRelief()
+        else DepthSegments()
     )
     config = DetectorConfig(
         options.max_regions,

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A depth image as surfaces: inverse depth, normals, and how noisy both are.
+
+A plane is linear in inverse depth w = 1/z, and the noise of triangulation, which grows with the
+square of the distance in z, is the same everywhere in w:
+
+    a x + b y + c = w,    n = -(a, b, c) / |(a, b, c)|,    sigma_w = sigma_z / z^2
+
+where (x, y) are the coordinates of a pixel at unit distance. So normals are gradients of w, and
+one number describes the noise of an image.
+"""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from newfound_core.detection.proposals import CameraView
+
+WIDTH = 320  # pixels that depth is reduced to, at least
+_FLATTEST = 1e-3  # of w, relative: below any sensor
+_OUTLIER = 0.03  # of w, relative: pixels of one block that belong to different surfaces
+_REACH = 2  # pixels over which slopes are measured
+
+
+@dataclass(frozen=True)
+class Surfaces:
+    """What a depth camera measured, at reduced size [H, W]."""
+
+    inverse: np.ndarray  # w in 1/m, smoothed within surfaces; 0 where nothing was measured
+    points: np.ndarray  # m, float32 [3, H, W]
+    normals: np.ndarray  # float32 [3, H, W], towards the camera
+    x: np.ndarray  # float32 [W]: coordinates of the columns at unit distance
+    y: np.ndarray  # float32 [H]
+    noise: float  # standard deviation of `inverse`, as far as neighbours differ
+
+    @property
+    def measured(self) -> np.ndarray:
+        """Where something was."""
+        return self.inverse > 0
+
+    @property
+    def depth(self) -> np.ndarray:
+        """In metres; 0 where nothing was measured."""
+        return self.points[2]
+
+    @property
+    def pixel(self) -> float:
+        """Size of a pixel at unit distance."""
+        return float(self.x[1] - self.x[0])
+
+    def crop(self, rows: slice, columns: slice) -> "Surfaces":
+        """A part of the image."""
+        return Surfaces(
+            self.inverse[rows, columns],
+            self.points[:, rows, columns],
+            self.normals[:, rows, columns],
+            self.x[columns],
+            self.y[rows],
+            self.noise,
+        )
+
+
+def measure_surfaces(depth: np.ndarray, camera: CameraView) -> Surfaces:
+    """Reduce, fill small holes, smooth as much as the noise asks for, and take normals."""
+    height, width = depth.shape
+    stride = max(1, width // WIDTH)
+    inverse = inverse_depth(depth)
+    noise = _noise(inverse)
+    reduced = _fill(_reduce(inverse, stride, noise), noise)
+    w, noise = _smooth(reduced, noise / min(stride, 2))
+    columns = (np.arange(w.shape[1], dtype=np.float32) + 0.5) * stride / width
+    rows = (np.arange(w.shape[0], dtype=np.float32) + 0.5) * stride / height
+    x = ((columns - camera.centre_x) / camera.focal_x).astype(np.float32)
+    y = ((rows - camera.centre_y) * (height / width / camera.focal_y)).astype(np.float32)
+    z = np.where(w > 0, 1 / np.maximum(w, np.float32(1e-6)), np.float32(0))
+    points = np.stack([z * x, z * y[:, None], z])
+    return Surfaces(w, points, _normals(w, x, y), x, y, noise)
+
+
+def inverse_depth(depth: np.ndarray) -> np.ndarray:
+    """1/z, and 0 where nothing was measured."""
+    inverse = np.zeros(depth.shape, np.float32)
+    return np.divide(1, depth, out=inverse, where=depth > 0, casting="same_kind")
+
+
+def _noise(inverse: np.ndarray) -> float:
+    """Standard deviation of single pixels, from second differences of every eighth row.
+
+    On a plane these are noise alone. Quantised depth makes most of them 0: the 80th percentile
+    sees the steps, and leaves out the borders of objects.
+    """
+    rows = inverse[::8]
+    left, here, right = rows[:, :-2], rows[:, 1:-1], rows[:, 2:]
+    second = np.abs(left - 2 * here + right)[(left > 0) & (here > 0) & (right > 0)]
+    if not second.size:
+        return 0.0
+    return float(np.partition(second, int(0.8 * second.size))[int(0.8 * second.size)]) / (
+        1.28 * 6**0.5
+    )
+
+
+def _reduce(inverse: np.ndarray, stride: int, noise: float) -> np.ndarray:
+    """Mean of four pixels of each block; the chosen one instead of those of another surface.
+
+    The second nearest of the four decides which surface it is: a single flying pixel does not,
+    and of something thin two are enough.
+    """
+    if stride == 1:
+        return inverse
+    height, width = (side // stride * stride for side in inverse.shape)
+    second = stride // 2
+    a, b, c, d = (
+        np.ascontiguousarray(inverse[down:height:stride, right:width:stride])
+        for down in (0, second)
+        for right in (0, second)
+    )
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    other_low, other_high = np.minimum(c, d), np.maximum(c, d)
+    nearest = np.maximum(high, other_high)
+    middle = np.maximum(np.minimum(high, other_high), np.maximum(low, other_low))
+    chosen = np.where(middle > 0, middle, nearest)
+    tolerance = _OUTLIER * chosen + 3 * np.float32(noise)
+    total = np.zeros_like(chosen)
+    for pixel in (a, b, c, d):
+        total += np.where(np.abs(pixel - chosen) < tolerance, pixel, chosen)
+    return total * np.float32(0.25)
+
+
+def _fill(inverse: np.ndarray, noise: float) -> np.ndarray:
+    """Fill holes that are small or surrounded; beside an edge with what is behind."""
+    kernel = np.ones((5, 5), np.uint8)
+    for _ in range(2):
+        valid = inverse > 0
+        if valid.all():
+            break
+        share = cv2.blur(valid.astype(np.float32), (5, 5), borderType=cv2.BORDER_CONSTANT)
+        total = cv2.blur(inverse, (5, 5), borderType=cv2.BORDER_CONSTANT)
+        mean = total / np.maximum(share, 1e-6)
+        nearest = cv2.dilate(inverse, kernel)
+        farthest = cv2.erode(np.where(valid, inverse, np.float32(1e6)), kernel)
+        edge = nearest - farthest > _OUTLIER * nearest + 6 * np.float32(noise)
+        inverse = np.where(valid | (share < 0.3), inverse, np.where(edge, farthest, mean))
+    return inverse
+
+
+def _smooth(inverse: np.ndarray, noise: float) -> tuple[np.ndarray, float]:
+    """Smoothed within surfaces, and the noise that is left."""
+    valid = inverse > 0
+    if not valid.any():
+        return inverse, noise
+    typical = float(np.median(inverse[valid]))
+    size = 7 if noise > 3e-3 * typical else 5
+    tolerance = 3 * noise + _FLATTEST * typical
+    smooth = cv2.bilateralFilter(inverse, size, tolerance, size / 2.5)
+    return np.where(valid, smooth, np.float32(0)), noise / (0.3 * size)
+
+
+def _normals(inverse: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Unit normals towards the camera, [3, H, W]."""
+    smooth = cv2.blur(inverse, (3, 3), borderType=cv2.BORDER_REPLICATE)
+    normals = np.zeros((3, *inverse.shape), np.float32)
+    across, down, along = normals
+    k, step_x, step_y = _REACH, float(x[1] - x[0]), float(y[1] - y[0])
+    np.subtract(smooth[:, : -2 * k], smooth[:, 2 * k :], out=across[:, k:-k])
+    np.subtract(smooth[: -2 * k], smooth[2 * k :], out=down[k:-k])
+    across /= 2 * k * step_x
+    down /= 2 * k * step_y
+    np.subtract(-across * x - down * y[:, None], inverse, out=along)
+    length = cv2.sqrt(across * across + down * down + along * along)
+    normals /= np.maximum(length, np.float32(1e-9))
+    return normals
+
+
+def opening(
+    surfaces: Surfaces, row: np.ndarray, column: np.ndarray, to_row: np.ndarray, to: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sine by which normals open from pixels to others, and the way between them [3, N]."""
+    way = surfaces.points[:, to_row, to] - surfaces.points[:, row, column]
+    turn = ((surfaces.normals[:, to_row, to] - surfaces.normals[:, row, column]) * way).sum(0)
+    return turn / np.sqrt((way * way).sum(0) + 1e-12), way

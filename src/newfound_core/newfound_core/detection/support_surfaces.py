@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planes of a depth image, and which of them things stand on.
+
+RANSAC (M. A. Fischler, R. C. Bolles, CACM 1981) over points with normals: a single point is a
+hypothesis. With w = a x + b y + c of the plane and d = 1 / |(a, b, c)| its distance from the
+camera, a point of inverse depth w' is d (1 - w / w') above it, and noise sigma_w becomes
+d sigma_w / w' of height.
+"""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from newfound_core.detection.depth_geometry import Surfaces
+
+Direction = tuple[float, float, float]
+_PLANES, _HYPOTHESES, _SPACING = 4, 48, 5
+_UNEVEN = 0.006  # m: tables are not planes
+_LEAST = 0.02  # share of the measured points that a plane must hold
+_PARALLEL = 0.94  # cosine of 20 degrees
+_SUPPORT_AREA = 0.12  # m^2; smaller ones parallel to the support are tops of things
+_HIGHEST = 0.5  # m above a support
+
+
+@dataclass(frozen=True)
+class Plane:
+    """One plane and the pixels on it."""
+
+    normal: np.ndarray  # float32 [3], towards the camera
+    distance: float  # m, of the camera
+    height: np.ndarray  # m above it, float32 [H, W]
+    noise: np.ndarray  # standard deviation of `height` where the plane was measured
+    inliers: np.ndarray  # bool [H, W]
+    hull: np.ndarray  # bool [H, W]: inside the convex hull of the large parts of the inliers
+    area: float  # m^2 of its largest connected part
+
+
+def find_planes(surfaces: Surfaces) -> list[Plane]:
+    """Up to four planes, that with most pixels first."""
+    grid = np.s_[_SPACING // 2 :: _SPACING, _SPACING // 2 :: _SPACING]
+    w = surfaces.inverse[grid]
+    rays = np.stack(
+        np.broadcast_arrays(surfaces.x[grid[1]], surfaces.y[grid[0], None], np.float32(1)), -1
+    )
+    use = w > 0
+    w, rays = w[use], rays[use]
+    normals = surfaces.normals[(slice(None), *grid)][:, use].T
+    total, found = len(w), []
+    generator = np.random.default_rng(0)
+    for _ in range(_PLANES):
+        fitted = _ransac(w, rays, normals, surfaces.noise, generator)
+        if fitted is None or fitted[1].sum() < _LEAST * total:
+            break
+        plane = _plane(surfaces, fitted[0])
+        found.append(plane)
+        away = np.abs(1 - (rays @ fitted[0]) / w) * plane.distance > 2 * _UNEVEN + (
+            6 * plane.distance * surfaces.noise / w
+        )
+        w, rays, normals = w[away], rays[away], normals[away]
+    return found
+
+
+def _ransac(
+    w: np.ndarray,
+    rays: np.ndarray,
+    normals: np.ndarray,
+    noise: float,
+    generator: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Coefficients (a, b, c) of the plane through most points, and which they are."""
+    if len(w) < 60:
+        return None
+    tried = generator.integers(len(w), size=_HYPOTHESES)
+    chosen = normals[tried]
+    # The plane through a point with normal n: (a, b, c) = n w / (n . ray)
+    facing = (chosen * rays[tried]).sum(1)
+    fit = facing < -0.05
+    if not fit.any():
+        return None
+    chosen, planes = chosen[fit], (chosen * (w[tried] / np.minimum(facing, -1e-6))[:, None])[fit]
+    near = np.abs(rays @ planes.T - w[:, None]) < _tolerance(w, planes, noise)
+    agree = near & (normals @ chosen.T > 0.9)
+    best = int(agree.sum(0).argmax())
+    plane, inliers = planes[best], agree[:, best]
+    for _ in range(3):  # one point's normal is a beginning; all of those that agree are better
+        if inliers.sum() < 20:
+            return None
+        a = rays[inliers].astype(np.float64)
+        plane = np.linalg.lstsq(a.T @ a, a.T @ w[inliers], rcond=None)[0].astype(np.float32)
+        facing_plane = normals @ (-plane / np.linalg.norm(plane)) > 0.85
+        near = np.abs(rays @ plane - w) < _tolerance(w, plane[None], noise)[:, 0]
+        inliers = near & facing_plane
+    return plane, inliers
+
+
+def _tolerance(w: np.ndarray, planes: np.ndarray, noise: float) -> np.ndarray:
+    """In inverse depth: unevenness, and noise; [N, planes]."""
+    return np.float32(3 * noise) + w[:, None] * (_UNEVEN * np.linalg.norm(planes, axis=1))
+
+
+def _plane(surfaces: Surfaces, plane: np.ndarray) -> Plane:
+    length = float(np.linalg.norm(plane))
+    distance, normal = 1 / length, -plane / length
+    z, measured = surfaces.depth, surfaces.measured
+    expected = plane[0] * surfaces.x + (plane[1] * surfaces.y + plane[2])[:, None]
+    height = (np.float32(distance) - np.float32(distance) * expected * z) * measured
+    facing = (normal @ surfaces.normals.reshape(3, -1)).reshape(z.shape)
+    noise = np.float32(distance * surfaces.noise) * z
+    away = np.abs(height)
+    near = measured & (facing > 0.8)
+    noise = _measured_noise(away, noise, near & (away < _UNEVEN + 3 * noise))
+    inliers = near & (away < _UNEVEN + 3 * noise)
+    step = surfaces.pixel * float(surfaces.y[1] - surfaces.y[0])
+    largest, hull = _extent(inliers)
+    # A pixel covers step z^2 across its ray, and z / distance times that on the plane.
+    seen = z[largest]
+    area = step / distance * float((seen * seen * seen).sum())
+    return Plane(normal, distance, height, noise, inliers, hull, area)
+
+
+def _measured_noise(away: np.ndarray, noise: np.ndarray, near: np.ndarray) -> np.ndarray:
+    """Noise of the height, at least as large as the surface itself shows."""
+    if near.sum() < 50:
+        return noise
+    ratio = away[near][::4] / np.maximum(noise[near][::4], 1e-6)
+    spread = 1.48 * float(np.median(ratio))
+    return noise * max(1.0, spread)
+
+
+def _extent(inliers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The largest connected part of a plane, and the convex hull of all large ones."""
+    hull = np.zeros(inliers.shape, np.uint8)
+    _, parts, statistics, _ = cv2.connectedComponentsWithStats(inliers.astype(np.uint8))
+    areas = statistics[:, cv2.CC_STAT_AREA].copy()
+    areas[0] = 0  # what is not on the plane
+    if not areas.any():
+        return inliers, inliers
+    large = areas > 0.1 * areas.max()
+    mask = large[parts]
+    rows = np.flatnonzero(mask.any(1))
+    first = mask[rows].argmax(1)
+    last = mask.shape[1] - 1 - mask[rows, ::-1].argmax(1)
+    corners = np.stack([np.concatenate([first, last]), np.concatenate([rows, rows])], 1)
+    cv2.fillConvexPoly(hull, cv2.convexHull(corners.astype(np.int32)), (1,))
+    return parts == areas.argmax(), hull > 0
+
+
+@dataclass(frozen=True)
+class Support:
+    """The surfaces that things stand on, and how high above them everything is."""
+
+    planes: list[Plane]  # the best first
+    height: np.ndarray  # m above the nearest of them below
+    noise: np.ndarray
+    above: np.ndarray  # bool: may belong to a thing
+    hull: np.ndarray
+
+    def crop(self, rows: slice, columns: slice) -> "Support":
+        """A part of the image; the planes stay as they are."""
+        maps = (self.height, self.noise, self.above, self.hull)
+        return Support(self.planes, *(values[rows, columns] for values in maps))
+
+
+def find_support(surfaces: Surfaces, min_height: float, up: Direction | None) -> Support | None:
+    """The plane with most on it, and those parallel to it; None if there is no plane."""
+    planes = find_planes(surfaces)
+    scores = [_score(index, planes, min_height, up) for index in range(len(planes))]
+    if not scores or max(scores) <= 0:
+        return None
+    best = planes[int(np.argmax(scores))]
+    supports = [best] + [
+        plane
+        for plane in planes
+        if plane is not best
+        and plane.normal @ best.normal > _PARALLEL
+        and plane.area > _SUPPORT_AREA
+    ]
+    # From the lowest to the highest: what is above a higher one stands on that.
+    height, noise = best.height.copy(), best.noise.copy()
+    above = np.zeros_like(best.inliers)
+    hull = np.zeros_like(above)
+    for plane in sorted(supports, key=lambda p: -p.distance):
+        on = _above(plane, min_height)
+        if plane is not best:
+            on &= plane.hull
+        height[on], noise[on] = plane.height[on], plane.noise[on]
+        above |= on
+        hull |= plane.hull
+    for plane in planes:
+        if any(plane is each for each in supports):  # its edges, too, where normals are lost
+            level = np.abs(plane.height) <= np.maximum(_UNEVEN, 4 * plane.noise)
+            above &= ~(level & plane.hull) | _above(plane, min_height)
+        elif _is_wall(plane, best):
+            above &= ~plane.inliers
+    return Support(supports, height, noise, above & surfaces.measured, hull)
+
+
+def _above(plane: Plane, min_height: float) -> np.ndarray:
+    return (plane.height > np.maximum(min_height, 4 * plane.noise)) & (plane.height < _HIGHEST)
+
+
+def _is_wall(plane: Plane, support: Plane) -> bool:
+    return plane.inliers.mean() > 0.1 and abs(plane.normal @ support.normal) < 0.5
+
+
+def _score(index: int, planes: list[Plane], min_height: float, up: Direction | None) -> float:
+    """How much stands on a plane, and how near that is; other planes do not stand on it."""
+    plane = planes[index]
+    if up is not None and plane.normal @ np.array(up) < _PARALLEL:
+        return 0.0
+    on = _above(plane, min_height) & plane.hull
+    for other in planes:
+        if other is not plane and other.area > _SUPPORT_AREA:
+            on &= ~other.inliers
+    score = float(on.sum() + 0.05 * plane.inliers.sum()) / plane.distance
+    # The camera is hardly ever upside down: a ceiling, and walls at its sides.
+    return score * (0.1 if plane.normal[1] > 0.2 else 0.3 if abs(plane.normal[0]) > 0.8 else 1)
