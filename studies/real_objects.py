@@ -100,7 +100,7 @@ def other_things(data: Path) -> Embeddings:
 
     knowledge = read_knowledge(ROOT / "models" / "groceries")
     crops = []
-    for picture in read_pictures(data):
+    for picture in read_pictures(data, "instances.json", "images"):
         large = picture.boxes[(picture.boxes[:, 2:] - picture.boxes[:, :2]).min(1) >= 32]
         crops += crops_of(read_rgb(picture), large, 0.15)
     return {"": knowledge.model.shaped(crop_features(knowledge.loaded, crops))}

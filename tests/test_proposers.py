@@ -41,7 +41,7 @@ def test_depth_finds_the_objects_on_the_workbench_and_little_else():
 
 
 def test_the_shipped_region_network_finds_most_of_them_without_depth():
-    detector = Detector(load_region_proposer(str(ROOT / "models" / "bench_rpn")))
+    detector = Detector(load_region_proposer(str(ROOT / "models" / "regions")))
     covered = []
     for colour, _, boxes in pictures(every=5):
         found = detector.regions(colour, None).boxes

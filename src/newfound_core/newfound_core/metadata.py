@@ -39,7 +39,7 @@ METHODS: dict[str, Method] = {
     "deepnno": _OPEN_WORLD,
     "bdoc": _OPEN_WORLD,
     "plda": _OPEN_WORLD,
-    "rpn": Method(""),  # finds objects without naming them; its one label is "object"
+    "regions": Method(""),  # finds objects without naming them; its one label is "object"
 }
 
 

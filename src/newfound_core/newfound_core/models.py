@@ -78,7 +78,10 @@ def model_of(checkpoint: Checkpoint) -> nn.Module:
         raise CheckpointError(
             f"{checkpoint.directory}: no model can be built from its metadata: {error}"
         ) from error
-    load_into(model, checkpoint.tensors, str(checkpoint.directory))
+    # Half precision is for the disk only.
+    tensors = {k: t.float() if t.dtype == torch.float16 else t
+               for k, t in checkpoint.tensors.items()}  # fmt: skip
+    load_into(model, tensors, str(checkpoint.directory))
     return model.eval()
 
 
@@ -103,9 +106,13 @@ def save_model(
     thresholds: Mapping[str, float] | None = None,
     provenance: Provenance | None = None,
     write_memory: Callable[[Path], None] | None = None,
+    half: bool = False,
     replace: bool = False,
 ) -> Path:
-    """Write a model as a checkpoint; method and options are read off the model itself."""
+    """Write a model as a checkpoint; method and options are read off the model itself.
+
+    With `half` the tensors are stored in half precision; they are read back in float32.
+    """
     method, options = describe(model)
     backbone = model.backbone
     if not isinstance(backbone, Backbone) or not backbone.name:
@@ -124,8 +131,11 @@ def save_model(
         provenance=provenance or Provenance(),
     )
     _check_domains(metadata, getattr(model, "domains", 0))
+    tensors = model.state_dict()
+    if half:
+        tensors = {k: v.half() if v.dtype == torch.float32 else v for k, v in tensors.items()}
     return save_checkpoint(
-        directory, metadata, model.state_dict(), write_memory=write_memory, replace=replace
+        directory, metadata, tensors, write_memory=write_memory, replace=replace
     )
 
 
@@ -146,7 +156,7 @@ def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
     from newfound_core.detection.region_network import RegionNetwork
 
     if isinstance(model, RegionNetwork):
-        return "rpn", model.options()
+        return "regions", model.options()
     raise CheckpointError(f"{type(model).__name__} is not a model that checkpoints know")
 
 
@@ -210,7 +220,7 @@ BUILDERS: dict[str, Callable[[Backbone, Metadata], nn.Module]] = {
     "source": _source,
     **dict.fromkeys(("bn", "wbn", "bsf"), _places),
     **dict.fromkeys(HEADS, _open_world),
-    "rpn": _regions,
+    "regions": _regions,
 }
 
 

@@ -115,5 +115,5 @@ def tiny_regions(folder: Path) -> Path:
     """A tiny region network with random weights, for which anything may be an object."""
     torch.manual_seed(0)
     backbone = build_backbone("cifar_resnet20", width=0.25)
-    config = RegionConfig(channels=8, strides=(2, 4), anchor_sizes=(8.0, 16.0), count=30)
+    config = RegionConfig(channels=8, strides=(2, 4), layers=1, refined=40, hidden=16, count=30)
     return save_model(folder, RegionNetwork(backbone, config), ["object"], Preprocessing(32))

@@ -30,16 +30,31 @@ def check(found):
 
 
 def test_a_checkpoint_proposes_as_the_network_it_was_made_of(backbone, tmp_path):
-    config = RegionConfig(channels=8, strides=(2, 4), anchor_sizes=(8.0, 16.0), count=30)
-    network = RegionNetwork(backbone, config).eval()
+    network = RegionNetwork(backbone, RegionConfig(8, (2, 4), layers=1, hidden=16)).eval()
     preprocessing = Preprocessing(32)
-    save_model(tmp_path / "rpn", network, ["object"], preprocessing)
-    found = load_region_proposer(str(tmp_path / "rpn")).propose(RGB, None)
+    save_model(tmp_path / "regions", network, ["object"], preprocessing)
+    proposer = load_region_proposer(str(tmp_path / "regions"))
+    assert proposer.min_objectness == 0.5
+    found = proposer.propose(RGB, None)
     check(found)
     with torch.inference_mode():
         boxes, _ = network(preprocessing(RGB)[None])[0]
     expected = boxes.numpy() * [3.0, 60 / 32, 3.0, 60 / 32]
     np.testing.assert_allclose(found.boxes[0], expected[0], rtol=1e-4, atol=1e-3)
+
+
+def test_half_precision_on_disk_proposes_nearly_the_same(backbone, tmp_path):
+    network = RegionNetwork(backbone, RegionConfig(8, (2, 4), layers=1, hidden=16)).eval()
+    thresholds = {"min_objectness": 0.25}
+    for half in (False, True):
+        save_model(tmp_path / f"{half}", network, ["object"], Preprocessing(32),
+                   thresholds=thresholds, half=half)  # fmt: skip
+    sizes = [(tmp_path / f / "model.safetensors").stat().st_size for f in ("False", "True")]
+    assert sizes[1] < 0.7 * sizes[0]
+    whole, half = (load_region_proposer(str(tmp_path / f)) for f in ("False", "True"))
+    assert half.min_objectness == 0.25
+    found, expected = half.propose(RGB, None), whole.propose(RGB, None)
+    np.testing.assert_allclose(found.objectness[:5], expected.objectness[:5], atol=0.01)
 
 
 def test_a_checkpoint_of_another_method_is_refused(backbone, tmp_path):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures with boxes, from annotations in the JSON format of COCO.
 
-DATA/annotations.json and DATA/images/…, or the same in each folder below DATA, or any one file
-of annotations and any folder of images, as COCO itself is published:
+DATA/annotations.json (or instances.json) and DATA/images/…, or the same in each folder below
+DATA, or any one file of annotations and any folder of images, as COCO itself is published:
 DATA/annotations/instances_train2017.json and DATA/train2017/…
 """
 
@@ -23,7 +23,7 @@ from newfound_training.data.images import ImageFile
 from newfound_training.data.pixels import report_corrupt
 from newfound_training.running.options import OutputOptions, option
 
-FILE, IMAGES = "annotations.json", "images"
+FILE, OTHER_FILE, IMAGES = "annotations.json", "instances.json", "images"
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,12 @@ class Picture:
     path: Path
     boxes: np.ndarray  # float32 [N, 4]: left, top, right, bottom in pixels
     labels: tuple[str, ...]  # of the boxes
+    outlines: tuple[Any, ...] = ()  # of the boxes: COCO's run lengths or polygons, None: unknown
+
+    def mask(self, index: int, shape: tuple[int, ...]) -> np.ndarray | None:
+        """The pixels of an object, bool [H, W]; None if its outline is not known."""
+        outline = self.outlines[index] if self.outlines else None
+        return None if outline is None else decoded(outline, shape)
 
 
 def read_pictures(data: Path, annotations: str = "", images: str = "") -> list[Picture]:
@@ -64,7 +70,8 @@ def read_depth(picture: Picture) -> np.ndarray:
 
 
 def _annotation_files(data: Path) -> list[Path]:
-    files = [data / FILE] if (data / FILE).is_file() else sorted(data.glob(f"*/{FILE}"))
+    here = [data / name for name in (FILE, OTHER_FILE) if (data / name).is_file()]
+    files = here[:1] or sorted(data.glob(f"*/{FILE}"))
     if not files:
         raise DataError(
             f"{data} has no {FILE}, nor has a folder in it: give the folder that `python -m "
@@ -147,7 +154,20 @@ def _find(image: dict[str, Any], file: Path, folder: Path | None) -> Path:
 def _picture(path: Path, entries: list[dict[str, Any]], names: dict[int, str]) -> Picture:
     corners = np.array([entry["bbox"] for entry in entries], np.float32).reshape(-1, 4)
     corners[:, 2:] += corners[:, :2]
-    return Picture(path, corners, tuple(names[entry["category_id"]] for entry in entries))
+    labels = tuple(names[entry["category_id"]] for entry in entries)
+    return Picture(path, corners, labels, tuple(e.get("segmentation") or None for e in entries))
+
+
+def decoded(outline: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """A mask, bool [H, W], from COCO's uncompressed run lengths or its polygons."""
+    if isinstance(outline, dict):
+        height, width = outline["size"]
+        values = np.arange(len(outline["counts"])) % 2 == 1
+        return np.repeat(values, outline["counts"]).reshape(width, height).T
+    canvas = np.zeros(shape, np.uint8)
+    corners = [np.rint(np.reshape(part, (-1, 2))).astype(np.int32) for part in outline]
+    cv2.fillPoly(canvas, corners, (1,))
+    return canvas.astype(bool)
 
 
 @dataclass(frozen=True)

@@ -66,20 +66,22 @@ class EvaluateDetectorOptions(RunOptions, PictureOptions):
     """A model, pictures, and the parameters of the node."""
 
     checkpoint: str = option("", "open-world model, a folder", required=True)
-    proposers: tuple[Literal["depth", "rpn"], ...] = option(
+    proposers: tuple[Literal["depth", "regions"], ...] = option(
         ("depth",), "each is measured; depth needs a folder depth/ beside that of the images"
     )
-    proposer_checkpoint: str = option("", "model of the region network, for rpn")
+    proposer_checkpoint: str = option("", "model of the region network, for regions")
     max_regions: int = option(10, "objects looked at in a picture, at most")
     min_objectness: float = option(
-        -1.0, "regions below this are no objects; negative: that of the proposer"
+        -1.0, "regions below this are no objects; negative: the proposer's own"
     )
     max_overlap: float = option(0.5, "IoU above which two boxes are one object")
     crop_margin: float = option(0.15, "added around a box, as a share of its side")
 
     def __post_init__(self) -> None:
-        if "rpn" in self.proposers and not self.proposer_checkpoint:
-            raise ConfigError("the proposer rpn needs --proposer-checkpoint, see train-detector")
+        if "regions" in self.proposers and not self.proposer_checkpoint:
+            raise ConfigError(
+                "the proposer regions needs --proposer-checkpoint, see train-detector"
+            )
 
 
 def run_evaluate_detector(options: EvaluateDetectorOptions, run: Run) -> dict[str, Any]:
@@ -105,7 +107,7 @@ def _scenes(
 ) -> list[Scene]:
     proposer: Proposer = (
         load_region_proposer(options.proposer_checkpoint, options.device)
-        if name == "rpn"
+        if name == "regions"
         else DepthSegments()
     )
     config = DetectorConfig(

@@ -64,7 +64,8 @@ def test_every_object_is_accounted_for(bench, model, tmp_path, undocumented):
 
 def test_what_is_missing_is_said(bench, model, tmp_path, capsys):
     arguments = ["--checkpoint", str(model), "--out", str(tmp_path / "out")]
-    assert main(["evaluate-detector", "--data", str(bench), *arguments, "--proposers", "rpn"]) == 2
+    regions = ["--data", str(bench), *arguments, "--proposers", "regions"]
+    assert main(["evaluate-detector", *regions]) == 2
     assert "--proposer-checkpoint" in capsys.readouterr().err
     lost = next((bench / "dark" / "depth").iterdir())
     lost.write_bytes(b"")

@@ -8,31 +8,28 @@ import pytest
 import torch
 
 from newfound_core.detection.region_proposer import load_region_proposer
-from newfound_core.errors import ConfigError, DataError
+from newfound_core.errors import CheckpointError, ConfigError, DataError
+from newfound_core.models import load_model
 from newfound_training.commands import main
 from newfound_training.detector.coco import Picture, read_pictures, read_rgb
-from newfound_training.detector.train import (
-    DetectorOptions,
-    DetectorTask,
-    build_network,
-    recalls,
-)
+from newfound_training.detector.options import DetectorOptions
+from newfound_training.detector.train import DetectorTask, build_network, proposed
 from newfound_training.running.command import Run
 
 OPTIONS = {
     "data": "-", "out": "-", "backbone": "cifar_resnet20", "weights": "random", "image_size": 48,
-    "strides": (2, 4), "anchor_sizes": (14.0, 22.0), "channels": 8, "frozen_stages": 1,
-    "batch_size": 4, "colour_jitter": 0.0,
+    "strides": (2, 4), "channels": 8, "layers": 1, "refined": 16, "frozen_stages": 1,
+    "batch_size": 4, "colour_jitter": 0.0, "crop_area": 1.0,
 }  # fmt: skip
 
 
 @pytest.fixture
 def task(boxes_data, tmp_path):
     run = Run("train-detector", tmp_path, torch.device("cpu"), 1, "data")
-    return DetectorTask(read_pictures(boxes_data), DetectorOptions(**OPTIONS), run)
+    return DetectorTask({"boxes": read_pictures(boxes_data)}, DetectorOptions(**OPTIONS), run)
 
 
-def test_boxes_stay_on_their_objects_when_a_picture_is_mirrored(task):
+def test_boxes_stay_on_their_objects_when_a_picture_is_varied(task):
     for step in range(3):
         batch = task.batch(step)
         for image, boxes in zip(batch.images, batch.boxes, strict=True):
@@ -48,6 +45,19 @@ def test_a_batch_depends_on_seed_and_step_alone(task):
     assert not torch.equal(task.batch(3).images, task.batch(4).images)
 
 
+def test_sources_are_drawn_by_their_shares(boxes_data, tmp_path):
+    run = Run("train-detector", tmp_path, torch.device("cpu"), 1, "data")
+    pictures = read_pictures(boxes_data)
+    options = DetectorOptions(
+        **OPTIONS | {"sources": ("few", "many"), "source_shares": (3, 1), "validation_share": 0.25}
+    )
+    task = DetectorTask({"few": pictures[:4], "many": pictures[4:]}, options, run)
+    assert {name: len(of) for name, of in task.validation_set.items()} == {"few": 1, "many": 5}
+    assert len(task.training_set) == 18
+    np.testing.assert_allclose(task._probabilities[:3], 0.25)
+    np.testing.assert_allclose(task._probabilities[3:], 0.25 / 15)
+
+
 def test_frozen_stages_do_not_train():
     network = build_network(DetectorOptions(**OPTIONS))
     assert not any(p.requires_grad for p in network.backbone.stem.parameters())
@@ -56,24 +66,15 @@ def test_frozen_stages_do_not_train():
         build_network(DetectorOptions(**OPTIONS | {"frozen_stages": 99}))
 
 
-def test_recall_counts_objects_covered_by_the_best_proposals(task):
+def test_what_is_proposed_is_compared_at_the_size_of_the_network(task):
     class Perfect(torch.nn.Module):
-        def __init__(self, boxes):
-            super().__init__()
-            self.boxes = boxes
-
         def forward(self, images):
-            return [(self.boxes, torch.ones(len(self.boxes)))]
+            return [(torch.from_numpy(truth), torch.ones(len(truth)))]
 
     picture = task.training_set[0]
-    truth = torch.from_numpy(picture.boxes * np.array([0.75, 1, 0.75, 1], np.float32))
-    wrong = torch.zeros(10, 4) + torch.tensor([0.0, 0, 1, 1])
-    first = Perfect(torch.cat([truth, wrong]))
-    last = Perfect(torch.cat([wrong, truth]))
-    device = torch.device("cpu")
-    assert recalls(first, [picture], task.preprocessing, device)["recall_10"] == 1
-    found = recalls(last, [picture], task.preprocessing, device)
-    assert found == {"recall_10": 0.0, "recall_100": 1.0}
+    truth = picture.boxes * np.array([0.75, 1, 0.75, 1], np.float32)
+    found = proposed(Perfect(), [picture], task.preprocessing, torch.device("cpu"))
+    np.testing.assert_allclose(found[0].truth, found[0].boxes)
 
 
 def test_a_picture_that_cannot_be_decoded_is_named(tmp_path):
@@ -85,8 +86,8 @@ def test_a_picture_that_cannot_be_decoded_is_named(tmp_path):
 
 SMALL = [
     "--backbone", "cifar_resnet20", "--weights", "random", "--frozen-stages", "0",
-    "--image-size", "48", "--strides", "2", "4", "--anchor-sizes", "14", "22", "--channels", "16",
-    "--batch-size", "4", "--new-lr", "0.02", "--lr", "0.02", "--warmup", "5",
+    "--image-size", "48", "--strides", "2", "4", "--channels", "16", "--layers", "1",
+    "--refined", "16", "--batch-size", "4", "--new-lr", "0.02", "--lr", "0.02", "--warmup", "5",
 ]  # fmt: skip
 
 
@@ -97,11 +98,21 @@ def test_it_learns_to_find_objects_and_its_checkpoint_does(boxes_data, tmp_path)
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert (result["training_images"], result["validation_images"]) == (14, 2)
     assert result["left_out_images"] == 8
-    assert 0 <= result["recall_10"] <= result["recall_100"] <= 1
-    assert result["recall_100"] == 1
-    proposer = load_region_proposer(str(tmp_path / "out" / "checkpoint"))
+    found = result["validation"]["data"]
+    assert found["recall_10"] == 1
+    assert found["ar_10"] > 0.3
+    checkpoint = tmp_path / "out" / "checkpoint"
+    proposer = load_region_proposer(str(checkpoint))
+    assert proposer.min_objectness == result["min_objectness"] > 0
     found = proposer.propose(read_rgb(read_pictures(boxes_data)[0]), None)
     assert len(found) > 0
+    again = build_network(
+        DetectorOptions(**OPTIONS | {"channels": 16, "start": str(checkpoint)})
+    ).state_dict()
+    stored = load_model(checkpoint).model.state_dict()
+    assert all(torch.equal(again[name], stored[name]) for name in stored)
+    with pytest.raises(CheckpointError, match="do not fit"):
+        build_network(DetectorOptions(**OPTIONS | {"start": str(checkpoint)}))
 
 
 def test_killed_at_once_and_resumed_it_ends_with_the_same_weights(
@@ -125,7 +136,7 @@ def test_a_corrupt_picture_is_listed_and_left_out_or_fatal(
     assert "1 of 24 images" in capsys.readouterr().err
     assert main([*arguments, "--out", str(tmp_path / "out")]) == 0
     result = json.loads((tmp_path / "out" / "result.json").read_text())
-    assert not undocumented("train-detector", result)
+    assert not undocumented("train-detector", result, ["data"])
     assert result["corrupt_images"] == [str(data / "dark" / "images" / "0003.png")]
     assert result["training_images"] + result["validation_images"] == 23
 
