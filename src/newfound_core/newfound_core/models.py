@@ -2,6 +2,7 @@
 """Models from and to checkpoints: `load_model(directory)`, `save_model(directory, model, …)`.
 
 A model card says what a person who finds a checkpoint wants to know, as its README.md.
+`python -m newfound_core.models fetch NAME` downloads what others publish (`model_download`).
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -257,3 +258,9 @@ def write_model_card(checkpoint: Path, title: str, about: str, facts: Mapping[st
 
 def _number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    from newfound_core.model_download import main
+
+    raise SystemExit(main())

@@ -11,6 +11,7 @@ from sensor_msgs.msg import Image
 
 from newfound_core.errors import CheckpointError, NewfoundError
 from newfound_core.inference import BACKENDS, Inference, InferenceConfig, build_inference
+from newfound_core.model_download import fetched_model
 from newfound_core.models import LoadedModel, load_model
 from newfound_nodes import debug_images, vision_messages
 from newfound_runtime.images import Frame, rgb_message
@@ -122,12 +123,14 @@ class ModelNode(PerceptionNode):
 
 
 def find_checkpoint(name: str) -> Path:
-    """The folder that is meant: a path as it is, or the name of a model that we ship."""
+    """What is meant: a path as it is, a model that we ship, or a published one, if fetched."""
     if not name:
         raise CheckpointError("no checkpoint is given: set the parameter checkpoint to its folder")
     path = Path(name).expanduser()
     if "/" in name or path.exists():
         return path
+    if (fetched := fetched_model(name)) is not None:
+        return fetched
     try:
         models = Path(get_package_share_directory("newfound_bringup")) / "models"
     except PackageNotFoundError:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from newfound_core.errors import CheckpointError
+from newfound_core.errors import CheckpointError, WeightsError
 from newfound_nodes import model_node
 from newfound_nodes.model_node import find_checkpoint, one_line
 
@@ -41,6 +41,16 @@ def test_a_path_is_taken_as_it_is(share):
 def test_an_unknown_name_is_told_with_those_that_are_known(share):
     with pytest.raises(CheckpointError, match=r"nor a shipped model \(bench\)"):
         find_checkpoint("kitchen")
+
+
+def test_a_published_model_is_found_once_it_is_fetched(share, tmp_path, monkeypatch):
+    monkeypatch.setenv("NEWFOUND_MODELS", str(tmp_path / "fetched"))
+    with pytest.raises(WeightsError, match=r"newfound_core\.models fetch coco-regions"):
+        find_checkpoint("coco-regions")
+    (tmp_path / "fetched").mkdir()
+    file = tmp_path / "fetched" / "coco-regions.safetensors"
+    file.touch()
+    assert find_checkpoint("coco-regions") == file
 
 
 def test_no_name_is_told():
