@@ -70,7 +70,7 @@ def parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--checkpoint", type=Path, default=ROOT / "models/workbench")
+    parser.add_argument("--checkpoint", type=Path, default=ROOT / "models/sim_workbench")
     parser.add_argument("--out", type=Path, default=Path("light_change"))
     parser.add_argument("--clip", type=Path, help="folder of a clip to write, instead of a run")
     parser.add_argument("--frames", type=int, nargs=2, default=[72, 216], help="of that clip")

@@ -61,7 +61,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--test", type=Path, nargs="+", required=True)
     parser.add_argument("--web", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--checkpoint", type=Path, default=ROOT / "models/bench_bdoc")
+    parser.add_argument("--checkpoint", type=Path, default=ROOT / "models/sim_bench_bdoc")
     parser.add_argument("--classes", nargs="+", required=True)
     parser.add_argument("--noise", type=float, default=0.3, help="share of wrong images")
     parser.add_argument("--epochs", type=int, default=8)

@@ -18,9 +18,9 @@ from tests import ROOT
 FRAMES = 12
 PARAMETERS = """
 /container: {ros__parameters: {nodes: [adaptive_classifier, web_query, open_world_detector]}}
-/adaptive_classifier: {ros__parameters: {checkpoint: workbench, frames_per_update: 4}}
+/adaptive_classifier: {ros__parameters: {checkpoint: sim_workbench, frames_per_update: 4}}
 /open_world_detector:
-  ros__parameters: {checkpoint: bench_bdoc, proposer: depth, announce_after: 2}
+  ros__parameters: {checkpoint: sim_bench_bdoc, proposer: depth, announce_after: 2}
 """
 pytestmark = pytest.mark.slow
 

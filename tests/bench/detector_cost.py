@@ -28,7 +28,7 @@ from studies.bench_robot import NoEvents, Shot, clip_shots
 from tests import ROOT
 from tests.bench._timing import interleaved
 
-MODEL = ROOT / "models" / "bench_bdoc"
+MODEL = ROOT / "models" / "sim_bench_bdoc"
 CLIP = ROOT / "src" / "newfound_sim" / "clips" / "workbench_demo"
 CLASSES, UNKNOWNS = (10, 100, 1000), (0, 10, 100)
 

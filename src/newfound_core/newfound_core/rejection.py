@@ -6,6 +6,7 @@ From the features f and logits l of an image comes evidence that it shows a know
     max_logit    max_c l_c            (D. Hendrycks et al., arXiv:1911.11132)
     energy       log sum_c exp(l_c)   (W. Liu et al., arXiv:2010.03759)
     distance     max_c e_c(f)         the ratio of densities of `newfound_core.plda`
+    combined     a sum of the last two, each with a weight
 
 and with s(x) = slope * evidence + bias and a temperature T (C. Guo et al., arXiv:1706.04599)
 
@@ -26,7 +27,7 @@ from torch.nn import functional
 from newfound_core.errors import ConfigError
 from newfound_core.plda import Background, class_densities, fit_background
 
-Evidence = Literal["max_logit", "energy", "distance"]
+Evidence = Literal["max_logit", "energy", "distance", "combined"]
 EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
 
 
@@ -35,13 +36,18 @@ class RejectionConfig:
     """What tells known from unknown."""
 
     evidence: Evidence = "distance"
-    directions: int = 64  # of the features, for "distance"
+    directions: int = 64  # of the features, for "distance" and "combined"
 
     def __post_init__(self) -> None:
         if self.evidence not in EVIDENCE:
             raise ConfigError(f"evidence must be one of {EVIDENCE}, got {self.evidence!r}")
         if self.directions < 1:
             raise ConfigError(f"directions must be at least 1, got {self.directions}")
+
+    @property
+    def uses_distance(self) -> bool:
+        """Whether the densities of the classes are needed."""
+        return self.evidence in ("distance", "combined")
 
 
 class Rejection(nn.Module):
@@ -50,7 +56,8 @@ class Rejection(nn.Module):
     slope: Tensor
     bias: Tensor
     temperature: Tensor
-    centre: Tensor  # [D]; this and the following for "distance" only
+    weights: Tensor  # [2], of energy and distance, for "combined"
+    centre: Tensor  # [D]; this and the following for "distance" and "combined"
     projection: Tensor  # [D, R]
     variance: Tensor  # [R], of a new object
     precision: Tensor  # [C, R]
@@ -62,7 +69,9 @@ class Rejection(nn.Module):
         self.config = config
         for name in ("slope", "bias", "temperature"):
             self.register_buffer(name, torch.tensor(0.0 if name == "bias" else 1.0))
-        if config.evidence == "distance":
+        if config.evidence == "combined":
+            self.register_buffer("weights", torch.ones(2))
+        if config.uses_distance:
             directions = min(config.directions, features)
             self.register_buffer("centre", torch.zeros(features))
             self.register_buffer("projection", torch.zeros(features, directions))
@@ -80,11 +89,16 @@ class Rejection(nn.Module):
 
     def evidence(self, features: Tensor, logits: Tensor) -> Tensor:
         """How much speaks for a known class, [N]."""
-        if self.config.evidence == "distance":
-            return self.class_evidence(features).max(1).values
+        each = self.class_evidence(features) if self.config.uses_distance else logits
+        return self.summed_up(each, logits)
+
+    def summed_up(self, each: Tensor, logits: Tensor) -> Tensor:
+        """The evidence from the densities of the classes and the logits, both [N, C]."""
+        if self.config.evidence == "combined":
+            return self.weights[0] * logits.logsumexp(1) + self.weights[1] * each.max(1).values
         if self.config.evidence == "energy":
             return logits.logsumexp(1)
-        return logits.max(1).values
+        return each.max(1).values  # of densities, or of logits
 
     def class_evidence(self, features: Tensor) -> Tensor:
         """The ratio of densities of each class and a new object, [N, C]."""
@@ -94,8 +108,8 @@ class Rejection(nn.Module):
         return ((squares / self.variance).sum(1, keepdim=True) - own) / 2
 
     def fit_classes(self, features: Tensor, labels: Tensor) -> None:
-        """Set the densities of the classes from training images, for "distance"."""
-        if self.config.evidence != "distance":
+        """Set the densities of the classes from training images, where they are used."""
+        if not self.config.uses_distance:
             return
         features = functional.normalize(features, dim=1).double()
         found = fit_background(features, labels, self.projection.shape[1])

@@ -36,7 +36,7 @@ class AdaptiveClassifier(ModelNode):
     PARAMETERS = (
         Parameter(
             "checkpoint",
-            "workbench",
+            "sim_workbench",
             "Folder of a checkpoint of method source, or the name of a shipped one.",
         ),
         *interface.PARAMETERS,

@@ -73,7 +73,7 @@ class PlaceCategorizer(ModelNode):
     PARAMETERS = (
         Parameter(
             "checkpoint",
-            "rooms_wbn",
+            "rooms",
             "Folder of a checkpoint of method bn, wbn or bsf, or the name of a shipped one.",
         ),
         Parameter("filter", False, "Follow the place over time by a Bayes filter.", live=True),

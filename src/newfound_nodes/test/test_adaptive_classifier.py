@@ -88,7 +88,7 @@ def test_the_node_starts_with_the_model_that_is_shipped_and_answers(ros, stream)
     node = ros.started(AdaptiveClassifier)
     camera.connect(node).send(node)
     answer = eventually(lambda: answers and answers[-1])
-    assert answer.model.startswith("workbench@")
+    assert answer.model.startswith("sim_workbench@")
     assert answer.label in answer.labels
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`calibrate`: teaches a classifier to answer "unknown", and to be as sure as it is right.
+"""`calibrate`: models that are as sure as they are right, and classifiers that say "unknown".
+
+An open-world model gets its probabilities from the held-out part of its memory.
 
 Each kind of evidence (`newfound_core.rejection`) is tried on images that were held out: those of
 known classes against the same with their class taken away, and against pictures of other things
@@ -19,15 +21,21 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from newfound_core.calibration import calibration_error
+from newfound_core.checkpoint import MEMORY_NAME
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.models import LoadedModel, load_model, save_model, write_model_card
+from newfound_core.open_world.heads import HEADS
+from newfound_core.open_world.inputs import Inputs, class_indices
+from newfound_core.open_world.learner import features_of
+from newfound_core.open_world.memory_store import load_memory, save_memory
 from newfound_core.open_world.metrics import auroc
+from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.rejection import EVIDENCE, Evidence, Rejection, RejectionConfig
 from newfound_training.data import ImageSet, open_images
 from newfound_training.data.images import image_files
 from newfound_training.data.sampling import split
 from newfound_training.running.command import Command, Run
-from newfound_training.running.options import CommonOptions, option
+from newfound_training.running.options import RunOptions, option
 
 _log = logging.getLogger(__name__)
 METHODS = ("source", "bn", "wbn", "bsf")
@@ -35,12 +43,17 @@ _CHUNK = 32
 
 
 @dataclass(frozen=True)
-class CalibrateOptions(CommonOptions):
+class CalibrateOptions(RunOptions):
     """Options of `calibrate`."""
 
-    checkpoint: str = option("", "folder of the classifier", required=True)
+    checkpoint: str = option("", "folder of the model", required=True)
+    data: str = option("", "folder with images; not for an open-world model, which has a memory")
+    layout: str = option("tree", "how the images lie there; see docs/training.md")
     domains: tuple[str, ...] = option((), "domains of the data to use; all if none is named")
-    held_out_share: float = option(0.5, "of every class; best not among those trained on")
+    held_out_domains: tuple[str, ...] = option(
+        (), "those of them that the model was not trained on; none: a share of every class"
+    )
+    held_out_share: float = option(0.5, "of every class, without held-out domains")
     unknown: str = option("", "folder with pictures of other things, of any kind")
     evidence: tuple[Evidence, ...] = option(EVIDENCE, "kinds to choose from")
     directions: int = option(64, "of the features, for the evidence distance")
@@ -77,12 +90,16 @@ class Measured:
 
 
 def run_calibrate(options: CalibrateOptions, run: Run) -> dict[str, Any]:
-    """Write `<out>/checkpoint`, the same classifier with a rejection."""
-    loaded = load_model(options.checkpoint, METHODS, run.device)
+    """Write `<out>/checkpoint`, the same model with a rejection, or with calibrated scores."""
+    loaded = load_model(options.checkpoint, (*METHODS, *HEADS), run.device)
+    if isinstance(loaded.model, OpenWorldModel):
+        return calibrate_scores(loaded, run)
+    if not options.data:
+        raise ConfigError("--data is required: a classifier is calibrated on images")
     if getattr(loaded.model, "rejection", None) is not None:
         raise ConfigError(f"{options.checkpoint} has a rejection: start from one without")
     images = _images(options, loaded.labels)
-    training, held_out = split(images.labels, options.held_out_share, run.seed, images.groups)
+    training, held_out = _divided(images, options, run.seed)
     learned = look_at(loaded, [images.sources[i].read() for i in training])
     tested = look_at(loaded, [images.sources[i].read() for i in held_out])
     others = _others(loaded, options.unknown)
@@ -107,6 +124,37 @@ def run_calibrate(options: CalibrateOptions, run: Run) -> dict[str, Any]:
     }
 
 
+def calibrate_scores(loaded: LoadedModel, run: Run) -> dict[str, Any]:
+    """Fit the probabilities of an open-world model on the held-out part of its memory."""
+    model, metadata = loaded.model, loaded.metadata
+    assert isinstance(model, OpenWorldModel)
+    if not metadata.memory:
+        raise DataError(f"{loaded.directory} has no memory to calibrate on")
+    memory = load_memory(loaded.directory / MEMORY_NAME)
+    samples = memory.held_out()
+    features = features_of(model, samples, Inputs(metadata.preprocessing))
+    labels = class_indices(samples, model.labels).to(features.device)
+    model.head.fit_calibration(features, labels)
+    if model.head.calibration is None:
+        raise DataError(f"{len(samples)} held-out samples are too few to calibrate on")
+    save_model(
+        run.out / "checkpoint",
+        model,
+        metadata.labels,
+        metadata.preprocessing,
+        provenance=metadata.provenance,
+        write_memory=lambda folder: save_memory(memory, folder),
+        replace=True,
+    )
+    return {
+        "checkpoint": "checkpoint",
+        "chosen": "",
+        "evidence": {},
+        "held_out": len(samples),
+        "others": 0,
+    }
+
+
 def _images(options: CalibrateOptions, labels: Sequence[str]) -> ImageSet:
     """Images of the classifier's classes, numbered as it numbers them."""
     images = open_images(options.data, options.layout)
@@ -120,6 +168,17 @@ def _images(options: CalibrateOptions, labels: Sequence[str]) -> ImageSet:
     renumbered = np.array([number.get(name, -1) for name in kept.class_names])[kept.labels]
     object.__setattr__(kept, "labels", renumbered)
     return kept
+
+
+def _divided(
+    images: ImageSet, options: CalibrateOptions, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of images that classes are described by, and of those that are tested."""
+    if not options.held_out_domains:
+        return split(images.labels, options.held_out_share, seed, images.groups)
+    apart = [images.domain_index(name) for name in options.held_out_domains]
+    tested = np.isin(images.domains, apart)
+    return np.flatnonzero(~tested), np.flatnonzero(tested)
 
 
 def _others(loaded: LoadedModel, folder: str) -> Seen | None:
@@ -162,12 +221,14 @@ def measure(
     (seen, labels), classes = tested, tested[0].logits.shape[1]
     module = Rejection(seen.features.shape[1], classes, RejectionConfig(kind, directions))
     module.fit_classes(learned[0].features, learned[1])
+    if kind == "combined":
+        _fit_weights(module, seen, labels, others)
     known = module.evidence(seen.features, seen.logits)
     left_out = _without_own(module, seen, labels)
     apart = module.evidence(others.features, others.logits) if others else None
     unknown = left_out if apart is None else torch.cat([left_out, apart])
     weight = torch.cat([_shares(len(left_out)), _shares(0 if apart is None else len(apart))])
-    slope, bias = fit_logistic(known, unknown, weight)
+    (slope,), bias = fit_logistic(known[:, None], unknown[:, None], weight)
     module.slope.fill_(slope)
     module.bias.fill_(bias)
     module.temperature.fill_(fit_temperature(seen.logits, labels))
@@ -186,33 +247,51 @@ def _shares(count: int) -> Tensor:
 
 def _without_own(module: Rejection, seen: Seen, labels: Tensor) -> Tensor:
     """The evidence for images whose class is taken away, so that they are unknown, [N]."""
-    if module.config.evidence == "distance":
-        each = module.class_evidence(seen.features)
-        return each.scatter(1, labels[:, None], -torch.inf).max(1).values
-    return module.evidence(seen.features, seen.logits.scatter(1, labels[:, None], -1e4))
+    logits = seen.logits.scatter(1, labels[:, None], -1e4)
+    if not module.config.uses_distance:
+        return module.summed_up(logits, logits)
+    each = module.class_evidence(seen.features)
+    return module.summed_up(each.scatter(1, labels[:, None], -1e4), logits)
 
 
-def fit_logistic(known: Tensor, unknown: Tensor, unknown_weight: Tensor) -> tuple[float, float]:
-    """Slope and bias of the log odds of being known; both sides count alike."""
+def _fit_weights(module: Rejection, seen: Seen, labels: Tensor, others: Seen | None) -> None:
+    """Set the weights of energy and distance so that their sum tells known from unknown best."""
+    columns = []
+    for weights in ((1.0, 0.0), (0.0, 1.0)):
+        module.weights.copy_(torch.tensor(weights))
+        known = module.evidence(seen.features, seen.logits)
+        unknown = [_without_own(module, seen, labels)]
+        unknown += [module.evidence(others.features, others.logits)] if others else []
+        columns.append((known, torch.cat(unknown)))
+    weight = torch.cat([_shares(len(labels)), _shares(len(others.logits) if others else 0)])
+    sides = [torch.stack(side, 1) for side in zip(*columns, strict=True)]
+    slopes, _ = fit_logistic(sides[0], sides[1], weight)
+    module.weights.copy_(torch.tensor(slopes).clamp_min(0))
+
+
+def fit_logistic(
+    known: Tensor, unknown: Tensor, unknown_weight: Tensor
+) -> tuple[list[float], float]:
+    """Slopes and bias of the log odds of being known, from evidence [N, K]; sides count alike."""
     values = torch.cat([known, unknown]).double()
-    centre, unit = values.mean(), values.std().clamp_min(1e-12)
+    centre, unit = values.mean(0), values.std(0).clamp_min(1e-12)
     values = (values - centre) / unit
     target = torch.cat([torch.ones(len(known)), torch.zeros(len(unknown))]).double()
     weight = torch.cat([_shares(len(known)), unknown_weight / unknown_weight.sum()])
-    found = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    found = torch.zeros(values.shape[1] + 1, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS([found], max_iter=100, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         optimiser.zero_grad()
-        odds = found[0] * values + found[1]
+        odds = values @ found[:-1] + found[-1]
         each = functional.binary_cross_entropy_with_logits(odds, target, reduction="none")
         total = (weight * each).sum() + 1e-5 * found.square().sum()
         total.backward()
         return total
 
     optimiser.step(loss)
-    slope = max(found[0].item(), 1e-6) / float(unit)  # more evidence never speaks against it
-    return slope, found[1].item() - slope * float(centre)
+    slopes = found.detach()[:-1].clamp_min(1e-6) / unit  # more evidence never speaks against it
+    return slopes.tolist(), float(found.detach()[-1] - slopes @ centre)
 
 
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:
@@ -267,15 +346,15 @@ def _numbers(measured: Measured) -> dict[str, float]:
 
 COMMAND = Command(
     "calibrate",
-    "Teaches a classifier of objects or places to answer unknown, with calibrated confidence.",
+    "Calibrates the scores of a model; a classifier also learns to answer unknown.",
     CalibrateOptions,
     run_calibrate,
     {
         "checkpoint": "the model with its rejection, a folder relative to result.json",
-        "chosen": "the kind of evidence that ranks known above unknown best",
-        "evidence": "for max_logit, energy and distance: auroc_left_out (against held-out images "
-        "with their\n      class taken away), auroc_others (against the pictures of --unknown), "
-        "calibration_error and\n      temperature",
+        "chosen": "of a classifier, the kind of evidence that ranks known above unknown best",
+        "evidence": "for max_logit, energy, distance, combined: auroc_left_out (against held-out "
+        "images with\n      their class taken away), auroc_others (against the pictures of "
+        "--unknown), calibration_error (of images\n      of known classes) and temperature",
         "held_out, others": "images measured on",
     },
 )

@@ -7,8 +7,9 @@ import torch
 from scipy.optimize import minimize
 
 from newfound_core.models import load_model
+from newfound_core.open_world.memory_store import load_memory
 from newfound_core.rejection import EVIDENCE
-from newfound_core.testing import tiny
+from newfound_core.testing import tiny, tiny_open_world
 from newfound_training.calibrate import fit_logistic, fit_temperature
 from newfound_training.commands import main
 
@@ -66,7 +67,7 @@ def test_the_logistic_fit_is_that_of_an_independent_implementation():
     generator = torch.Generator().manual_seed(0)
     known = 3 + torch.randn(400, generator=generator)
     unknown = torch.randn(400, generator=generator)
-    slope, bias = fit_logistic(known, unknown, torch.full((400,), 1 / 400))
+    (slope,), bias = fit_logistic(known[:, None], unknown[:, None], torch.full((400,), 1 / 400))
     signs = np.repeat([1.0, -1.0], 400)
     values = torch.cat([known, unknown]).double().numpy()
 
@@ -82,3 +83,13 @@ def test_the_temperature_undoes_a_scale_of_the_logits():
     logits = 2 * torch.randn(4000, 5, generator=generator)
     labels = torch.distributions.Categorical(logits=logits).sample()
     assert fit_temperature(4 * logits, labels) == pytest.approx(4, rel=0.1)
+
+
+def test_an_open_world_model_is_calibrated_on_its_memory(tmp_path):
+    colours = {name: (40 * i, 255 - 40 * i, 90) for i, name in enumerate("abcde")}
+    checkpoint = tiny_open_world(tmp_path / "model", colours, images=8, held_out=0.5)
+    arguments = ["--checkpoint", str(checkpoint), "--out", str(tmp_path / "out")]
+    assert main(["calibrate", *arguments]) == 0
+    loaded = load_model(tmp_path / "out" / "checkpoint")
+    assert loaded.model.head.calibration is not None
+    assert load_memory(tmp_path / "out" / "checkpoint" / "memory").labels == list("abcde")

@@ -139,7 +139,7 @@ class _Run:
         samples, head = self.data.samples, self.model.head
         features, labels = self._features(samples, "means")
         if head.has_background and (features_changed or head.steps == 0):
-            vary = self.data.inputs.vary_training
+            vary = self.data.inputs.vary_held_out
             varied = [self._features(samples, "means", vary)[0]] if vary else []
             head.fit_background(torch.stack([features, *varied], 1), labels)
         used = len(samples) if features_changed else len(self.data.new)

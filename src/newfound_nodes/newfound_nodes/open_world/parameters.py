@@ -21,7 +21,7 @@ from newfound_runtime.parameters import Parameter
 PARAMETERS = (
     Parameter(
         "checkpoint",
-        "bench_bdoc",
+        "blank",
         "Open-world model, a folder or the name of a shipped one: the first version of the "
         "knowledge base. Must exist, but is not read where there is knowledge already.",
     ),
@@ -41,7 +41,9 @@ PARAMETERS = (
         choices=("whole_image", "depth", "regions", "fused"),
     ),
     Parameter(
-        "proposer_checkpoint", "", "Model of the region network; for the proposers regions, fused."
+        "proposer_checkpoint",
+        "regions",
+        "Model of the region network, for the proposers regions and fused: a folder or a name.",
     ),
     Parameter("depth_topic", "depth", "Depth image registered to the colour image."),
     Parameter(
@@ -80,7 +82,7 @@ PARAMETERS = (
         "min_objectness",
         -1.0,
         "Minimum objectness of a region; negative: the default of the proposer, 0.4 for depth and "
-        "fused, 0.5 for regions, 0 for whole_image.",
+        "fused, the checkpoint's own for regions, 0 for whole_image.",
         -1.0,
         1.0,
     ),

@@ -75,4 +75,4 @@ def shipped(tmp_path_factory):
 @pytest.fixture
 def region_network(tmp_path):
     """A checkpoint of a tiny region network with random weights, unsure of everything."""
-    return testing.tiny_regions(tmp_path / "rpn")
+    return testing.tiny_regions(tmp_path / "regions")

@@ -10,7 +10,7 @@ MODELS = Path(__file__).parents[4] / "models"
 PLACES = ("bathroom", "bedroom", "corridor", "kitchen", "living_room", "office")
 
 
-@pytest.mark.parametrize(("name", "domains"), [("rooms_wbn", 3), ("rooms_bn", 0)])
+@pytest.mark.parametrize(("name", "domains"), [("sim_rooms_wbn", 3), ("sim_rooms_bn", 0)])
 def test_a_shipped_model_loads_and_names_a_place(name, domains):
     loaded = load_model(MODELS / name, name.removeprefix("rooms_"))
     assert loaded.labels == PLACES
