@@ -111,6 +111,27 @@ def tiny_open_world(
     )
 
 
+def tiny_blank(folder: Path) -> Path:
+    """A tiny open-world checkpoint that knows no class, with a background of twelve colours."""
+    torch.manual_seed(0)
+    backbone = build_backbone("cifar_resnet20", width=0.25)
+    model = OpenWorldModel(backbone, build_head("plda", backbone.feature_dim))
+    preprocessing = Preprocessing(16)
+    colours = np.random.default_rng(0).integers(0, 255, (12, 3)).tolist()
+    samples = [
+        Sample(square(tuple(colour), seed), str(colour), f"{colour}{seed}")
+        for colour in colours
+        for seed in range(9)
+    ]
+    memory = Memory(MemoryConfig(120))
+    learned = learn_step(model, samples, memory, Inputs(preprocessing)).model
+    for label in learned.labels:
+        learned.head.forget(label)
+    return save_model(
+        folder, learned, [], preprocessing, write_memory=lambda place: save_memory(memory, place)
+    )
+
+
 def tiny_regions(folder: Path) -> Path:
     """A tiny region network with random weights, for which anything may be an object."""
     torch.manual_seed(0)

@@ -10,6 +10,7 @@ from newfound_core.knowledge.knowledge_base import KnowledgeBase
 from newfound_core.models import save_model
 from newfound_core.open_world.memory_store import load_memory
 from newfound_core.preprocessing import Preprocessing
+from newfound_core.testing import tiny_blank
 
 
 @pytest.fixture(params=["bdoc", "deepnno"])
@@ -71,3 +72,11 @@ def test_a_knowledge_base_forgets_and_restores(checkpoint, tmp_path):
     assert base.switch(base.copy(1)).labels == ("red", "green", "blue")
     assert [base.note(v).classes["blue"].since_version for v in base.versions()] == [1, 1, 1]
     base.close()
+
+
+def test_a_model_with_a_background_can_be_left_without_a_class(tmp_path):
+    blank = tiny_blank(tmp_path / "blank")
+    knowledge = read_knowledge(blank)
+    assert (knowledge.labels, knowledge.can_learn) == ((), True)
+    (tmp_path / "copy").mkdir()
+    assert from_checkpoint(blank)(tmp_path / "copy") == ()

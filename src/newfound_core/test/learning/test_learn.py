@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from newfound_core import testing
 from newfound_core.backbones import build_backbone
 from newfound_core.learning.job import Job, JobFolder, JobState, LearningOptions
 from newfound_core.learning.learn import PHASES, JobReporter, main
@@ -27,7 +28,7 @@ from newfound_core.open_world.memory_store import encoded, load_memory, save_mem
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.open_world.step_config import LearningCancelledError, StepConfig
 from newfound_core.preprocessing import Preprocessing
-from newfound_core.testing import tiny_open_world
+from newfound_core.testing import tiny_blank, tiny_open_world
 
 COLOURS = {
     "black": (5, 5, 5),
@@ -320,3 +321,20 @@ def test_a_cancelled_job_stops_at_the_next_report(tmp_path):
     JobFolder(tmp_path).cancel()
     with pytest.raises(LearningCancelledError):
         reporter.report("training", 2, 9)
+
+
+def test_a_blank_start_learns_a_first_class_and_a_second_from_four_images_each(tmp_path):
+    tiny_blank(tmp_path / "versions" / "0")
+    start, colours = "../../versions/0", {"red": (230, 20, 20), "blue": (10, 10, 240)}
+    for number, (label, colour) in enumerate(colours.items()):
+        views = [Sample(testing.square(colour, seed), label) for seed in range(4)]
+        images = {f"{seed}.png": encoded(view)[0] for seed, view in enumerate(views)}
+        folder = JobFolder.create(tmp_path / "jobs" / str(number), Job(label, start), images)
+        assert main(["--job", str(folder.path), "--niceness", "0"]) == 0, folder.result()
+        start = f"../../jobs/{number}/result"
+    loaded = load_model(tmp_path / "jobs" / "1" / "result")
+    assert loaded.labels == ("red", "blue")
+    shown = [testing.square(colour, 9) for colour in (*colours.values(), (120, 250, 120))]
+    decision = loaded.model.decide(loaded.prepare(shown))
+    assert decision.label.tolist() == [0, 1, -1]
+    assert ((decision.confidence > 0.5) & (decision.confidence <= 1)).all()
