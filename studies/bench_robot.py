@@ -17,7 +17,8 @@ from std_msgs.msg import Header
 from newfound_core.detection.crops import crops_of
 from newfound_core.detection.depth_segments import DepthSegments
 from newfound_core.detection.detector import Detector, DetectorConfig
-from newfound_core.detection.unknown_store import UnknownsConfig, View
+from newfound_core.detection.same_object import View
+from newfound_core.detection.unknown_store import UnknownsConfig
 from newfound_core.knowledge.contents import read_knowledge
 from newfound_core.learning.job import LearningOptions
 from newfound_msgs.msg import LearningStatus, OpenWorldDetections, UnknownObject

@@ -20,8 +20,8 @@ from newfound_core.allocation import keep_freed_memory
 from newfound_core.detection.crops import keep_best
 from newfound_core.detection.depth_segments import DepthSegments
 from newfound_core.detection.detector import Detector
+from newfound_core.detection.same_object import View
 from newfound_core.detection.unknown_objects import UnknownObject, UnknownState
-from newfound_core.detection.unknown_store import View
 from newfound_core.knowledge.contents import Knowledge
 from newfound_nodes.open_world.session import OpenWorldSession, SessionConfig
 from studies.bench_robot import NoEvents, Shot, clip_shots
@@ -71,7 +71,8 @@ def meet(session: OpenWorldSession, count: int, shot: Shot) -> None:
         entry = unknown_entry(f"u{number:012x}", crop)
         store._objects[entry.id] = entry
         away = generator.standard_normal(dimension).astype(np.float32)
-        store._embeddings[entry.id] = away / np.linalg.norm(away)
+        store._index.place(entry.id, entry.box, View(0, "camera", 640, 480))
+        store._index.follow(entry.id, away / np.linalg.norm(away))
 
 
 def unknown_entry(name: str, crop: np.ndarray) -> UnknownObject:

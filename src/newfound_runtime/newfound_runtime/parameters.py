@@ -19,7 +19,7 @@ class Parameter:
     """
 
     name: str
-    default: bool | int | float | str | list[str]
+    default: bool | int | float | str | list[str] | list[float]
     description: str
     minimum: float | None = None
     maximum: float | None = None

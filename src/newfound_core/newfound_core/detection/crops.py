@@ -71,6 +71,17 @@ def keep_best(
     return tuple(best[:count])
 
 
+def merge_crops(
+    one: tuple[Crop, ...], other: tuple[Crop, ...], *, count: int, gap: int
+) -> tuple[Crop, ...]:
+    """The best crops of two sets, best first, at least `gap` frames apart."""
+    kept: list[Crop] = []
+    for crop in sorted((*one, *other), key=lambda crop: -crop.quality):
+        if len(kept) < count and all(abs(crop.frame - other.frame) >= gap for other in kept):
+            kept.append(crop)
+    return tuple(kept)
+
+
 def _encoded(pixels: np.ndarray) -> bytes:
     bgr = cv2.cvtColor(np.ascontiguousarray(pixels), cv2.COLOR_RGB2BGR)
     return cv2.imencode(".jpg", bgr, _JPEG)[1].tobytes()

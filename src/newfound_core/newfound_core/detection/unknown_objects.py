@@ -40,6 +40,7 @@ class UnknownState(StrEnum):
     LEARNED = "learned"  # a known class now
     DISMISSED = "dismissed"  # not worth learning
     EXPIRED = "expired"  # removed because of age or number
+    MERGED = "merged"  # the same object as another entry, which it is part of from now on
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class UnknownObject:
     distance: float
     rejection_threshold: float
     label: str = ""  # given by a person or a provider
+    stability: float = 1.0  # 0 to 1, how steadily it was seen; files before it have none
+    merged_into: str = ""  # id of the entry it is part of
 
 
 def embed_unknowns(

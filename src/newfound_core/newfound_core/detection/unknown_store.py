@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The store of unknown objects: tracked over frames, announced once, kept on disk.
 
-A track that was unknown often enough, and in most of its sightings, becomes an unknown object, or
-an earlier one if their embeddings are alike. Frames come from one thread and change only memory;
-requests come from others; files are written by a thread of the store. What is published is stored
-at once, what else has changed about once a minute.
+A track that is worth a question (`announcements`) becomes an unknown object, or an earlier one if
+both are the same (`same_object`). Entries that turn out to be one object are merged: the older id
+stays. Frames come from one thread and change only memory; requests come from others; files are
+written by a thread of the store. What is published is stored at once, what else has changed about
+once a minute.
 """
 
 import logging
@@ -12,20 +13,33 @@ import math
 import secrets
 import threading
 import time
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from newfound_core.detection.crops import Crop, keep_best, quality_of
+from newfound_core.detection.announcements import (
+    AnnouncementRules,
+    Track,
+    TracksOfFrame,
+    is_cut,
+    reason_to_wait,
+)
+from newfound_core.detection.crops import keep_best, merge_crops, quality_of
 from newfound_core.detection.detector import Detection
+from newfound_core.detection.same_object import ObjectIndex, View
 from newfound_core.detection.unknown_objects import UnknownFiles, UnknownObject, UnknownState
 from newfound_core.errors import ConfigError
 
 _log = logging.getLogger(__name__)
+_MERGE_EVERY = 5  # frames between two comparisons of what is visible with all entries
+_MERGED_KEPT = 1000  # ids of merged entries under which the one they became is still found
+_MERGEABLE = (UnknownState.WAITING, UnknownState.DISMISSED)
+_MAY_EXPIRE = (UnknownState.WAITING,)  # what was dismissed would be asked about again
 
 
 class UnknownEvents(Protocol):
@@ -41,47 +55,32 @@ class UnknownEvents(Protocol):
 
 
 @dataclass(frozen=True)
-class UnknownsConfig:
-    """When an unknown is announced, and how much is kept."""
+class UnknownsConfig(AnnouncementRules):
+    """When an unknown is announced, what is the same object, and how much is kept."""
 
-    announce_after: int = 5  # sightings as unknown
     same_similarity: float = 0.85  # cosine of the embeddings of one object on two tracks
-    max_unknowns: int = 100
+    same_place_similarity: float = 0.65  # the same where it was a moment ago
+    same_place_seconds: float = 5.0  # how long that is
+    max_unknowns: int = 100  # and as many that were dismissed
     max_age: float = 7 * 86400.0  # s since it was last seen
     crops: int = 24  # of each
     crop_gap: int = 3  # frames between two of them
     store_every: float = 60.0  # s
 
     def __post_init__(self) -> None:
-        for name in ("announce_after", "max_unknowns", "crops", "crop_gap"):
+        super().__post_init__()
+        for name in ("max_unknowns", "crops", "crop_gap"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 < self.same_similarity <= 1:
-            raise ConfigError(f"same_similarity must be in (0, 1], got {self.same_similarity}")
+        for name in ("same_similarity", "same_place_similarity"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ConfigError(f"{name} must be in (0, 1], got {getattr(self, name)}")
+        if not 0 <= self.same_place_seconds < math.inf:
+            raise ConfigError(
+                f"same_place_seconds must be at least 0, got {self.same_place_seconds}"
+            )
         if not self.max_age > 0 or math.isnan(self.max_age):
             raise ConfigError(f"max_age must be positive, got {self.max_age}")
-
-
-@dataclass(frozen=True)
-class View:
-    """When, where and how large a frame is."""
-
-    stamp: int  # ns
-    frame_id: str
-    width: int
-    height: int
-
-
-@dataclass
-class _Track:
-    """What is known of one track so far."""
-
-    seen: int = 0
-    unknown: int = 0
-    first_seen: int = 0  # ns
-    embedding: np.ndarray | None = None  # sum over sightings as unknown
-    crops: tuple[Crop, ...] = field(default=())
-    id: str = ""  # of the unknown object it became
 
 
 class UnknownStore:
@@ -91,9 +90,13 @@ class UnknownStore:
         self.config, self._events = config, events
         self._lock = threading.Lock()
         self._objects: dict[str, UnknownObject] = {}
-        self._embeddings: dict[str, np.ndarray] = {}
+        self._index = ObjectIndex(
+            config.same_similarity, config.same_place_similarity, config.same_place_seconds
+        )
         self._published: dict[str, int] = {}  # sightings when it was last published
-        self._tracks: dict[int, _Track] = {}
+        self._merged: OrderedDict[str, str] = OrderedDict()  # ids, and what they became
+        self._tracks: dict[int, Track] = {}
+        self._updated: set[str] = set()  # entries seen in this frame
         self._frame = 0
         # The disk.
         self._files: UnknownFiles | None = None
@@ -109,6 +112,7 @@ class UnknownStore:
         for entry in entries:
             self._objects[entry.id] = entry
             self._published[entry.id] = entry.sightings
+            self._index.place(entry.id, entry.box, View(entry.last_seen, entry.frame_id, 0, 0))
         return warnings
 
     def close(self) -> None:
@@ -121,14 +125,19 @@ class UnknownStore:
     # Reading.
 
     def get(self, unknown_id: str) -> UnknownObject | None:
-        """The entry of an id, if it is valid."""
+        """The entry of an id, if it is valid, or the one that it was merged into."""
         with self._lock:
-            return self._objects.get(unknown_id)
+            return self._objects.get(self._merged.get(unknown_id, unknown_id))
 
     def all(self) -> list[UnknownObject]:
         """Every entry, the one seen last at the end."""
         with self._lock:
             return self._by_age()
+
+    def held_back(self) -> Mapping[str, int]:
+        """How many of the unknown objects seen now are not announced, by the reason."""
+        with self._lock:
+            return Counter(track.waits for track in self._tracks.values() if track.waits)
 
     def problem(self) -> str:
         """What could not be stored; empty if all is well."""
@@ -147,35 +156,48 @@ class UnknownStore:
         """
         with self._lock:
             self._frame += 1
-            for detection, number in zip(detections, tracks, strict=True):
-                track = self._tracks.setdefault(number, _Track(first_seen=view.stamp))
-                self._update_track(track, detection, view)
+            self._updated.clear()
+            count = len(self._objects)
+            seen = [
+                self._tracks.setdefault(number, Track(view.stamp, self._frame))
+                for number in tracks
+            ]
+            together = TracksOfFrame(seen, detections)
+            together.take_apart(self._dismissed)
+            for row, detection in enumerate(detections):
+                self._update_track(seen[row], detection, view)
+                self._note_others(together, row)
             self._tracks = {number: t for number, t in self._tracks.items() if number in live}
-            self._expire_surplus()
+            if self._frame % _MERGE_EVERY == 0:
+                self._merge_duplicates(seen, view)
+            if len(self._objects) > count:
+                self._expire_surplus()
             return [self._tracks[n].id if n in self._tracks else "" for n in tracks]
 
-    def _update_track(self, track: _Track, detection: Detection, view: View) -> None:
-        track.seen += 1
+    def _note_others(self, together: TracksOfFrame, row: int) -> None:
+        """What is seen in one frame in two places is two objects."""
+        track = together.tracks[row]
+        others = together.others(row)
+        track.others.add(others)
+        if track.id in self._index:
+            self._index.note_others(track.id, others)
+            together.tell(row)
+
+    def _update_track(self, track: Track, detection: Detection, view: View) -> None:
+        track.add(detection, view, self._frame, self.config.announce_after)
+        track.waits = ""
         if detection.known:
-            if track.unknown * 2 <= track.seen:
+            if not track.mostly_unknown:
                 track.id = ""  # it has a label by now
             return
-        self._add_sighting(track, detection, view)
-        often = track.unknown >= self.config.announce_after and track.unknown * 2 > track.seen
-        if often and track.id not in self._objects:
+        self._keep_crop(track, detection, view)
+        if track.id not in self._objects:
             self._identify(track, detection, view)
-        if track.id:
+        if track.id and not track.strange:
             self._update_entry(track, detection, view)
 
-    def _add_sighting(self, track: _Track, detection: Detection, view: View) -> None:
-        track.unknown += 1
-        new, sum_ = detection.embedding, track.embedding
-        track.embedding = (
-            sum_ + new if sum_ is not None and sum_.shape == new.shape else new.copy()
-        )
-        left, top, right, bottom = detection.box
-        whole = left > 1 and top > 1 and right < view.width - 1 and bottom < view.height - 1
-        quality = quality_of(detection.crop, detection.objectness, whole)
+    def _keep_crop(self, track: Track, detection: Detection, view: View) -> None:
+        quality = quality_of(detection.crop, detection.objectness, not is_cut(detection.box, view))
         crops = self._objects[track.id].crops if track.id in self._objects else track.crops
         track.crops = keep_best(
             crops,
@@ -186,48 +208,61 @@ class UnknownStore:
             gap=self.config.crop_gap,
         )
 
-    def _identify(self, track: _Track, detection: Detection, view: View) -> None:
-        """Find out which object a track shows; one never met before gets an entry."""
-        assert track.embedding is not None
-        embedding = track.embedding / max(float(np.linalg.norm(track.embedding)), 1e-12)
-        track.id = self._resembling(embedding)
-        if track.id:
+    def _identify(self, track: Track, detection: Detection, view: View) -> None:
+        """Find out which object a track shows; one never met before gets an entry, if worth it."""
+        track.id = ""
+        track.waits = reason_to_wait(self.config, track, view, self._frame)
+        if track.unknown < self.config.announce_after or not track.mostly_unknown:
+            return
+        embedding = track.embedding()
+        others = track.others.without(self._dismissed)
+        track.id = next(self._index.find(embedding, detection.box, view, others), "")
+        if track.id or track.waits:
+            track.waits = "" if track.id else track.waits
             return
         track.id = f"u{secrets.token_hex(6)}"
-        self._embeddings[track.id] = embedding
+        self._index.place(track.id, detection.box, view)
+        self._index.follow(track.id, embedding)
+        self._index.note_others(track.id, track.others)
         self._published[track.id] = 0
         self._objects[track.id] = UnknownObject(
             id=track.id,
             state=UnknownState.WAITING,
             sightings=track.unknown - 1,  # this one is counted in a moment
             first_seen=track.first_seen,
-            **_sighting(track, detection, view),
+            **self._sighting(track, detection, view),
         )
 
-    def _resembling(self, embedding: np.ndarray) -> str:
-        """The entry with a like embedding, if there is one that is not on another track."""
-        taken = {track.id for track in self._tracks.values()}
-        ids = [
-            i
-            for i, other in self._embeddings.items()
-            if other.shape == embedding.shape and i not in taken
-        ]
-        if not ids:
-            return ""
-        similarity = np.stack([self._embeddings[i] for i in ids]) @ embedding
-        best = int(similarity.argmax())
-        return ids[best] if similarity[best] >= self.config.same_similarity else ""
+    def _dismissed(self, unknown_id: str) -> bool:
+        entry = self._objects.get(unknown_id)
+        return entry is not None and entry.state == UnknownState.DISMISSED
 
-    def _update_entry(self, track: _Track, detection: Detection, view: View) -> None:
+    def _sighting(self, track: Track, detection: Detection, view: View) -> dict[str, Any]:
+        """What an entry takes over from its last sighting."""
+        return {
+            "last_seen": view.stamp,
+            "seen_at": time.time(),
+            "frame_id": view.frame_id,
+            "box": tuple(detection.box.tolist()),
+            "crops": track.crops,
+            "nearest_label": detection.nearest_label,
+            "distance": detection.distance,
+            "rejection_threshold": detection.rejection_threshold,
+            "stability": track.stability(self._frame),
+        }
+
+    def _update_entry(self, track: Track, detection: Detection, view: View) -> None:
+        if track.id in self._updated:
+            return  # two boxes of one object
+        self._updated.add(track.id)
+        before = self._objects[track.id]
         entry = replace(
-            self._objects[track.id],
-            sightings=self._objects[track.id].sightings + 1,
-            **_sighting(track, detection, view),
+            before, sightings=before.sightings + 1, **self._sighting(track, detection, view)
         )
         self._objects[track.id] = entry
         self._changed.add(track.id)
-        if track.id not in self._embeddings:
-            self._embeddings[track.id] = detection.embedding.copy()
+        self._index.place(track.id, detection.box, view)
+        self._index.follow(track.id, detection.embedding)
         # Published again each time it was seen twice as often: few messages, and the last is no
         # older than half of the sightings.
         if entry.state == UnknownState.DISMISSED:
@@ -236,12 +271,57 @@ class UnknownStore:
             self._published[track.id] = entry.sightings
             self._publish(entry)
 
+    def _merge_duplicates(self, seen: Sequence[Track], view: View) -> None:
+        for unknown_id in {track.id for track in seen if track.id}:
+            if unknown_id not in self._objects:  # merged a moment ago
+                continue
+            for other in self._index.duplicates(unknown_id, view):
+                pair = sorted(
+                    (self._objects[unknown_id], self._objects[other]),
+                    key=lambda entry: (entry.first_seen, entry.id),
+                )
+                if all(entry.state in _MERGEABLE for entry in pair):
+                    self._merge(*pair)
+                    break
+
+    def _merge(self, older: UnknownObject, younger: UnknownObject) -> None:
+        """Take two entries for one object; whichever was dismissed, it is."""
+        dismissed = UnknownState.DISMISSED in (older.state, younger.state)
+        latest = max(older, younger, key=lambda entry: entry.last_seen)
+        merged = replace(
+            latest,
+            id=older.id,
+            state=UnknownState.DISMISSED if dismissed else UnknownState.WAITING,
+            sightings=older.sightings + younger.sightings,
+            first_seen=older.first_seen,
+            crops=merge_crops(
+                older.crops, younger.crops, count=self.config.crops, gap=self.config.crop_gap
+            ),
+        )
+        for track in self._tracks.values():
+            track.id = older.id if track.id == younger.id else track.id
+            track.others.replace(younger.id, older.id)
+        self._objects[older.id] = merged
+        self._objects.pop(younger.id)
+        self._published.pop(younger.id, None)
+        self._index.remove(younger.id, older.id)
+        self._changed |= {older.id, younger.id}
+        self._merged[younger.id] = older.id
+        for earlier, into in self._merged.items():
+            self._merged[earlier] = older.id if into == younger.id else into
+        while len(self._merged) > _MERGED_KEPT:
+            self._merged.popitem(last=False)
+        self._publish(replace(younger, state=UnknownState.MERGED, merged_into=older.id))
+        self._published[older.id] = merged.sightings
+        if older.state != UnknownState.DISMISSED:
+            self._publish(merged)
+
     # Requests.
 
     def mark(self, unknown_id: str, state: UnknownState, label: str = "") -> None:
         """Change the state of an entry, if there is one; "learned" removes it."""
         with self._lock:
-            entry = self._objects.get(unknown_id)
+            entry = self._objects.get(self._merged.get(unknown_id, unknown_id))
             if entry is not None:
                 self._set_state(entry, state, label)
 
@@ -268,18 +348,17 @@ class UnknownStore:
         the same network stay; with another one, an entry without gets its own when next seen.
         """
         with self._lock:
-            found = {**embeddings, **self._embeddings} if same_network else embeddings
-            self._embeddings = {i: row for i, row in found.items() if i in self._objects}
+            kept = self._index.embeddings() if same_network else {}
+            self._index.replace_embeddings({**embeddings, **kept})
             for track in self._tracks.values():
-                track.seen = track.unknown = 0
-                track.embedding = track.embedding if same_network else None
+                track.restart(track.first_seen, self._frame + 1)
 
     def tick(self) -> None:
         """Remove what was not seen for too long, store what has changed; call it regularly."""
         with self._lock:
             oldest = time.time() - self.config.max_age
             for entry in self._by_age():
-                if entry.seen_at < oldest and entry.state != UnknownState.LEARNING:
+                if entry.seen_at < oldest and entry.state in _MAY_EXPIRE:
                     self._set_state(entry, UnknownState.EXPIRED, entry.label)
         if time.monotonic() - self._last_stored >= self.config.store_every:
             self._last_stored = time.monotonic()
@@ -291,10 +370,15 @@ class UnknownStore:
         return sorted(self._objects.values(), key=lambda entry: entry.seen_at)
 
     def _expire_surplus(self) -> None:
-        surplus = len(self._objects) - self.config.max_unknowns
-        if surplus > 0:
-            spare = [e for e in self._by_age() if e.state != UnknownState.LEARNING]
-            for entry in spare[:surplus]:
+        """Limit the number of entries, and that of the dismissed ones, which are kept beside."""
+        if len(self._objects) <= self.config.max_unknowns:
+            return
+        by_age = self._by_age()
+        dismissed = [e for e in by_age if e.state == UnknownState.DISMISSED]
+        others = [e for e in by_age if e.state != UnknownState.DISMISSED]
+        for entries in (dismissed, others):
+            spare = [e for e in entries if e.state != UnknownState.LEARNING]
+            for entry in spare[: max(0, len(entries) - self.config.max_unknowns)]:
                 self._set_state(entry, UnknownState.EXPIRED, entry.label)
 
     def _set_state(self, entry: UnknownObject, state: UnknownState, label: str) -> None:
@@ -307,11 +391,13 @@ class UnknownStore:
 
     def _remove(self, unknown_id: str) -> None:
         del self._objects[unknown_id]
-        self._embeddings.pop(unknown_id, None)
+        self._index.remove(unknown_id)
         self._published.pop(unknown_id, None)
         for track in self._tracks.values():
+            track.others.replace(unknown_id, "")
             if track.id == unknown_id:
-                track.id, track.unknown, track.seen = "", 0, 0
+                track.id = ""
+                track.restart(track.first_seen, self._frame + 1)
 
     def _publish(self, entry: UnknownObject) -> None:
         """Called with the lock held, so that reports stay in order."""
@@ -356,17 +442,3 @@ class UnknownStore:
         else:
             with self._lock:
                 self._not_stored.pop(unknown_id, None)
-
-
-def _sighting(track: _Track, detection: Detection, view: View) -> dict[str, Any]:
-    """What an entry takes over from its last sighting."""
-    return {
-        "last_seen": view.stamp,
-        "seen_at": time.time(),
-        "frame_id": view.frame_id,
-        "box": tuple(detection.box.tolist()),
-        "crops": track.crops,
-        "nearest_label": detection.nearest_label,
-        "distance": detection.distance,
-        "rejection_threshold": detection.rejection_threshold,
-    }

@@ -2,14 +2,16 @@
 import json
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from newfound_core.detection.detector import Detection
+from newfound_core.detection.same_object import View
 from newfound_core.detection.tracking import Tracker
 from newfound_core.detection.unknown_objects import UnknownState, embed_unknowns
-from newfound_core.detection.unknown_store import UnknownsConfig, UnknownStore, View
+from newfound_core.detection.unknown_store import UnknownsConfig, UnknownStore
 from newfound_core.errors import ConfigError
 
 APART = (100, 100, 140, 140)
@@ -69,7 +71,7 @@ def test_over_many_frames_it_is_one_unknown_published_ever_more_rarely(make_dete
         report
         for step in range(500)
         for report in world.show(
-            make_detection(noise=0.05, seed=step, box=(step, 0, step + 30, 30))
+            make_detection(noise=0.05, seed=step, box=(step + 5, 5, step + 35, 35))
         )
     ]
     assert len({report.id for report in reports}) == len(world.store.all()) == 1
@@ -203,8 +205,202 @@ def test_the_best_crops_are_kept(make_detection):
     assert [crop.frame for crop in sorted(entry.crops, key=lambda c: c.frame)] == [5, 10]
 
 
+def between(axis, other, cosine):
+    """A direction in the plane of two axes, at this cosine from the first."""
+    eye = np.eye(8, dtype=np.float32)
+    return cosine * eye[axis] + np.sqrt(1 - cosine**2) * eye[other]
+
+
+def like(detection, embedding, **changes):
+    return replace(detection, embedding=embedding.astype(np.float32), **changes)
+
+
+def test_a_box_that_jumps_to_a_part_of_a_thing_is_still_that_thing(make_detection):
+    world = World()
+    (first,) = world.show(make_detection(box=(100, 100, 200, 200)), frames=3)
+    part = like(make_detection(box=(150, 150, 190, 195)), between(0, 1, 0.7))
+    world.show(part, frames=6)
+    assert world.ids[0] == first.id
+    assert len(world.store.all()) == 1
+
+
+def test_at_another_place_or_much_later_the_same_likeness_is_not_enough(make_detection):
+    elsewhere, later = World(), World()
+    for world in (elsewhere, later):
+        world.show(make_detection(box=(100, 100, 200, 200)), frames=3)
+    other = like(make_detection(), between(0, 1, 0.7))
+    elsewhere.show(replace(other, box=np.array([300, 100, 400, 200], np.float32)), frames=6)
+    later.show(frames=40)  # the track ends
+    later.stamp += int(60e9)
+    later.show(replace(other, box=np.array([150, 150, 190, 195], np.float32)), frames=6)
+    assert len(elsewhere.store.all()) == len(later.store.all()) == 2
+
+
+def turn_back(world, make_detection):
+    """What is published while the thing turns, until it looks as it did at first."""
+    return [
+        report
+        for step in range(60)
+        for report in world.show(
+            like(make_detection(0, APART, seed=step), between(0, 1, min(1.0, 0.5 + step * 0.01)))
+        )
+    ]
+
+
+def test_entries_that_turn_out_to_be_one_object_are_merged(make_detection):
+    world = World(crop_gap=1, crops=100)
+    (first,) = world.show(make_detection(0, (100, 100, 200, 200)), frames=3)
+    world.show(frames=40)
+    (second,) = world.show(like(make_detection(0, APART), between(0, 1, 0.5)), frames=3)
+    before = [world.store.get(entry.id) for entry in (first, second)]
+    reports = turn_back(world, make_detection)
+    merged = next(r for r in reports if r.state == "merged")
+    assert (merged.id, merged.merged_into) == (second.id, first.id)
+    (entry,) = world.store.all()
+    assert entry.id == world.ids[0] == first.id
+    assert entry.sightings == 3 + 3 + 60
+    assert entry.first_seen == first.first_seen
+    assert {c.frame for c in before[0].crops + before[1].crops} <= {c.frame for c in entry.crops}
+    assert world.store.get(second.id).id == first.id, "requests with the old id reach it"
+
+
+def test_a_merged_entry_is_removed_from_the_disk_and_the_older_one_stays(make_detection, tmp_path):
+    world = World()
+    world.store.open(tmp_path)
+    (first,) = world.show(make_detection(0), frames=3)
+    world.show(frames=40)
+    world.show(like(make_detection(0, APART), between(0, 1, 0.5)), frames=3)
+    turn_back(world, make_detection)
+    world.store.close()
+    assert [folder.name for folder in tmp_path.iterdir()] == [first.id]
+
+
+def test_what_was_seen_at_once_in_two_places_is_never_merged(make_detection):
+    world = World()
+    world.show(make_detection(), make_detection(box=APART), frames=20)
+    world.show(make_detection(box=APART), frames=50)
+    assert len(world.store.all()) == 2
+
+
+def test_a_track_that_was_taken_for_another_object_is_taken_apart(make_detection):
+    world = World()
+    (first,) = world.show(make_detection(), frames=3)
+    world.show(make_detection(box=APART), frames=1)
+    world.show(frames=40)
+    world.show(make_detection(box=APART), frames=4)
+    assert world.ids == [first.id], "it could be the same"
+    world.show(make_detection(box=APART), make_detection(), frames=6)
+    assert len(set(world.ids) | {first.id}) == len(world.store.all()) == 2
+
+
+def test_what_is_like_a_dismissed_thing_is_not_asked_about(make_detection):
+    world = World()
+    (report,) = world.show(make_detection(), frames=3)
+    world.store.mark(report.id, UnknownState.DISMISSED)
+    published = world.show(make_detection(), make_detection(box=APART), frames=20)
+    assert published == []
+    assert len(world.store.all()) == 1
+
+
+def test_dismissals_outlast_age_and_number(make_detection, monkeypatch):
+    world = World(max_unknowns=1, max_age=10)
+    (report,) = world.show(make_detection(0), frames=3)
+    world.store.mark(report.id, UnknownState.DISMISSED)
+    for axis in (1, 2, 3):
+        world.show(make_detection(axis), frames=3)
+    monkeypatch.setattr(time, "time", lambda: 1e12)
+    world.store.tick()
+    assert [entry.id for entry in world.store.all()] == [report.id]
+    for axis in (4, 5):
+        (other,) = [r for r in world.show(make_detection(axis), frames=3) if r.state == "waiting"]
+        world.store.mark(other.id, UnknownState.DISMISSED)
+    world.show(make_detection(6), frames=3)
+    assert len(world.store.all()) == 2, "but they are limited, too"
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"announce_after": 0}, {"same_similarity": 0}, {"max_age": float("nan")}]
+    ("config", "box", "why"),
+    [
+        ({"min_unknown_size": 40}, (100, 100, 130, 130), "small"),
+        ({"region_of_interest": (0.5, 0, 1, 1)}, (100, 100, 150, 150), "outside"),
+        ({}, (0, 100, 50, 150), "cut"),
+    ],
+)
+def test_what_is_not_worth_a_question_is_tracked_and_counted(make_detection, config, box, why):
+    world = World(**config)
+    assert world.show(make_detection(box=box), frames=20) == []
+    assert world.store.held_back() == {why: 1}
+    assert len(world.tracker.tracks) == 1
+    inside = (400, 100, 450, 150)
+    world.show(make_detection(box=inside), frames=3)
+    assert len(world.store.all()) == 1, "until it is"
+    assert world.store.held_back() == {}
+
+
+def test_the_whole_image_is_not_cut_off(make_detection):
+    world = World()
+    assert world.show(make_detection(box=(0, 0, 640, 480)), frames=3)
+
+
+def test_what_flickers_is_not_announced(make_detection):
+    world = World()
+    for _ in range(20):
+        world.show(make_detection())
+        world.show(frames=2)
+    assert world.store.all() == []
+    assert world.store.held_back() == {"unstable": 1}
+
+
+def test_a_box_that_changes_its_shape_all_the_time_is_not_announced(make_detection):
+    world = World()
+    for step in range(20):
+        wide = (100, 100, 200, 140) if step % 2 else (100, 100, 140, 180)
+        world.show(make_detection(box=wide))
+    assert world.store.all() == []
+
+
+def test_a_thing_put_in_the_place_of_another_is_another(make_detection):
+    world = World()
+    (first,) = world.show(make_detection(0), frames=3)
+    other = like(make_detection(0), between(0, 1, 0.5))  # enough for the tracker
+    world.show(other, frames=10)
+    assert world.ids[0] not in ("", first.id)
+
+
+def test_a_frame_costs_about_the_same_with_many_entries(make_detection):
+    generator = np.random.default_rng(0)
+    world = World(max_unknowns=3000)
+    shown = [make_detection(0, (x, 100, x + 40, 140)) for x in range(50, 550, 50)]
+
+    def cost():
+        started = time.perf_counter()
+        world.show(*shown, frames=20)
+        return time.perf_counter() - started
+
+    few = min(cost() for _ in range(3))
+    view, index = View(0, "camera", 640, 480), world.store._index
+    (entry, *_) = world.store.all()
+    for number in range(2000):
+        row = generator.normal(size=8).astype(np.float32)
+        world.store._objects[f"u{number}"] = replace(entry, id=f"u{number}", box=(0, 0, 9, 9))
+        index.place(f"u{number}", (0, 0, 9, 9), view)
+        index.follow(f"u{number}", -np.abs(row) / np.linalg.norm(row))
+    assert min(cost() for _ in range(3)) < 3 * few
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"announce_after": 0},
+        {"min_unknown_size": -1},
+        {"min_stability": 2},
+        {"region_of_interest": (0, 0, 1)},
+        {"region_of_interest": (0.5, 0, 0.5, 1)},
+        {"same_place_similarity": 0},
+        {"same_place_seconds": float("inf")},
+        {"same_similarity": 0},
+        {"max_age": float("nan")},
+    ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
@@ -349,3 +545,15 @@ def test_of_two_changes_at_a_time_the_later_is_published_and_stored_last(make_st
     store.close()
     assert published == ["waiting", "learned"]
     assert stored() == {}
+
+
+def test_an_entry_of_the_version_before_is_read(make_store, tmp_path):
+    store = make_store()
+    unknown_id = show(store, 3)
+    store.close()
+    path = tmp_path / "unknowns" / unknown_id / "unknown.json"
+    values = json.loads(path.read_text())
+    del values["stability"], values["merged_into"]
+    path.write_text(json.dumps(values))
+    entry = make_store().get(unknown_id)
+    assert (entry.stability, entry.merged_into) == (1.0, "")

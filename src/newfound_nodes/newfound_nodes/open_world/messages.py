@@ -71,6 +71,8 @@ def unknown_message(entry: UnknownObject, crops: int) -> msg.UnknownObject:
         distance=entry.distance,
         rejection_threshold=entry.rejection_threshold,
         label=entry.label,
+        stability=entry.stability,
+        merged_into=entry.merged_into,
     )
 
 

@@ -18,8 +18,8 @@ from sensor_msgs.msg import CameraInfo, Image
 from newfound_core.detection.depth_segments import DepthSegments
 from newfound_core.detection.detector import Detector
 from newfound_core.detection.fused_proposer import FusedProposer
+from newfound_core.detection.same_object import View
 from newfound_core.detection.unknown_objects import UnknownObject, UnknownState
-from newfound_core.detection.unknown_store import View
 from newfound_core.errors import NewfoundError
 from newfound_core.knowledge.knowledge_base import VERSIONS
 from newfound_core.learning.job import JobState, JobStatus
@@ -260,9 +260,14 @@ class OpenWorldDetector(PerceptionNode):
             "method": in_use.knowledge.loaded.metadata.method,
             "classes": len(in_use.knowledge.labels),
             "unknown objects": len(self.session.unknowns()),
+            "not announced": _counts(self.session.held_back()),
             "learning": ", ".join(sorted(self.session.jobs.labels())) or "nothing",
             "warnings": "; ".join(self.session.warnings) or "none",
         }
+
+
+def _counts(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {why}" for why, count in sorted(reasons.items())) or "none"
 
 
 class LateSubscriberReplay:

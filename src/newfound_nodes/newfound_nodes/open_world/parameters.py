@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from newfound_core.detection.announcements import region_problem
 from newfound_core.detection.depth_segments import DepthSegments, DepthSegmentsConfig
 from newfound_core.detection.detector import DetectorConfig
 from newfound_core.detection.fused_proposer import FusedProposer
@@ -18,6 +19,17 @@ from newfound_nodes.open_world.learning_queue import COMMAND
 from newfound_nodes.open_world.session import SessionConfig
 from newfound_runtime.parameters import Parameter
 
+# Parameters that are settings of the same name in UnknownsConfig.
+_UNKNOWNS = (
+    "announce_after",
+    "min_unknown_size",
+    "min_stability",
+    "region_of_interest",
+    "same_similarity",
+    "same_place_similarity",
+    "same_place_seconds",
+    "max_unknowns",
+)
 PARAMETERS = (
     Parameter(
         "checkpoint",
@@ -95,17 +107,59 @@ PARAMETERS = (
         "announce_after", 5, "Sightings after which an unknown object is announced.", 1, 10000
     ),
     Parameter(
+        "min_unknown_size",
+        24.0,
+        "Smallest unknown object that is announced: square root of the area of its box (pixels).",
+        0.0,
+        10000.0,
+    ),
+    Parameter(
+        "min_stability",
+        0.7,
+        "Stability above which an unknown object is announced: the share of frames it is seen in, "
+        "times how little its shape and its embedding change.",
+        0.0,
+        1.0,
+    ),
+    Parameter(
+        "region_of_interest",
+        [0.0, 0.0, 1.0, 1.0],
+        "Left, top, right, bottom as shares of the image: unknown objects whose centre is outside "
+        "are detected, but not announced.",
+        check=region_problem,
+    ),
+    Parameter(
         "same_similarity",
         0.85,
         "Cosine similarity above which two unknown objects are one.",
         0.01,
         1.0,
     ),
-    Parameter("max_unknowns", 100, "Maximum number of unknown objects kept.", 1, 10000),
+    Parameter(
+        "same_place_similarity",
+        0.65,
+        "The same for an object at the place of one that was there a moment ago.",
+        0.01,
+        1.0,
+    ),
+    Parameter(
+        "same_place_seconds",
+        5.0,
+        "How long ago that may be (s).",
+        0.0,
+        3600.0,
+    ),
+    Parameter(
+        "max_unknowns",
+        100,
+        "Maximum number of unknown objects kept, beside as many that were dismissed.",
+        1,
+        10000,
+    ),
     Parameter(
         "max_unknown_days",
         7.0,
-        "Unknown objects not seen for longer are removed (days).",
+        "Unknown objects not seen for longer are removed, but for dismissed ones (days).",
         0.001,
         3650.0,
     ),
@@ -198,9 +252,7 @@ def session_config(param: Param, node: str) -> SessionConfig:
         device=param("device"),
         versions_kept=param("versions_kept"),
         unknowns=UnknownsConfig(
-            announce_after=param("announce_after"),
-            same_similarity=param("same_similarity"),
-            max_unknowns=param("max_unknowns"),
+            **{name: param(name) for name in _UNKNOWNS},
             max_age=86400 * param("max_unknown_days"),
             crops=param("crops_kept"),
             crop_gap=param("crop_gap"),

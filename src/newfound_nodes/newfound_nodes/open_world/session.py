@@ -23,6 +23,7 @@ from newfound_core.detection.detector import (
     label_crops,
     same_network,
 )
+from newfound_core.detection.same_object import View
 from newfound_core.detection.tracking import Tracker, TrackerConfig
 from newfound_core.detection.unknown_objects import (
     UnknownObject,
@@ -30,7 +31,7 @@ from newfound_core.detection.unknown_objects import (
     embed_unknowns,
     label_unknowns,
 )
-from newfound_core.detection.unknown_store import UnknownsConfig, UnknownStore, View
+from newfound_core.detection.unknown_store import UnknownsConfig, UnknownStore
 from newfound_core.errors import DataError
 from newfound_core.knowledge.contents import (
     Knowledge,
@@ -197,7 +198,7 @@ class OpenWorldSession:
                 )
             label = self._label_to_learn(label, extend)
             self.jobs.check_room()
-            crops = self._crops(unknown_id) if unknown_id else {}
+            unknown_id, crops = self._crops(unknown_id) if unknown_id else ("", {})
             given, problem = images()
             found = {**crops, **given}
             if len(found) < FEWEST_IMAGES:
@@ -228,11 +229,13 @@ class OpenWorldSession:
             raise RequestError("LABEL_EXISTS", f"{learning!r} is being learned already")
         return known or label
 
-    def _crops(self, unknown_id: str) -> dict[str, bytes]:
+    def _crops(self, unknown_id: str) -> tuple[str, dict[str, bytes]]:
+        """The id under which the object is kept now, and its views."""
         entry = self._entry(unknown_id)
         if entry.state == UnknownState.LEARNING:
             raise RequestError("LABEL_EXISTS", f"it is being learned already, as {entry.label!r}")
-        return {f"crop_{number:03d}.jpg": crop.image for number, crop in enumerate(entry.crops)}
+        crops = {f"crop_{number:03d}.jpg": c.image for number, c in enumerate(entry.crops)}
+        return entry.id, crops
 
     def dismiss(self, unknown_id: str) -> None:
         """Do not announce an unknown object again."""
@@ -276,6 +279,10 @@ class OpenWorldSession:
     def unknowns(self) -> list[UnknownObject]:
         """All unknown objects, the one seen last at the end."""
         return self._unknowns.all()
+
+    def held_back(self) -> Mapping[str, int]:
+        """How many unknown objects that are seen now are not announced, by the reason."""
+        return self._unknowns.held_back()
 
     def announce(self, unknown_id: str) -> None:
         """Publish an unknown object again."""

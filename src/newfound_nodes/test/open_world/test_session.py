@@ -6,8 +6,9 @@ import pytest
 
 from newfound_core.detection.detector import Detector, DetectorConfig
 from newfound_core.detection.proposals import WholeImage
+from newfound_core.detection.same_object import View
 from newfound_core.detection.unknown_objects import UnknownObject
-from newfound_core.detection.unknown_store import UnknownsConfig, View
+from newfound_core.detection.unknown_store import UnknownsConfig
 from newfound_core.errors import (
     ConfigError,
     DamagedError,
