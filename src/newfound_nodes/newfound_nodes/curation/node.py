@@ -2,6 +2,7 @@
 """`curator`: asks what unknown objects are, and has learned what a person confirms."""
 
 import functools
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +19,8 @@ from newfound_core.errors import KnowledgeError
 from newfound_msgs import msg
 from newfound_msgs.srv import ConfirmLabel
 from newfound_nodes.curation.parameters import PARAMETERS
-from newfound_nodes.curation.proposal import CurationRules, Proposal, ProposalState
-from newfound_nodes.curation.proposal_queue import ProposalQueue, RetryPolicy
+from newfound_nodes.curation.proposal import CurationRules, Evidence, Proposal, ProposalState
+from newfound_nodes.curation.proposal_queue import ProposalQueue, QuestionBudget, RetryPolicy
 from newfound_nodes.curation.services import ServiceClients, answer_from, service_absent
 from newfound_runtime.managed_node import LATCHED, LoadError, ManagedNode, Status
 from newfound_runtime.services import RequestError, answering
@@ -72,7 +73,11 @@ class Curator(ManagedNode):
         """Read what was under way."""
         try:
             self.proposals = ProposalQueue(
-                self._state_folder(), self._rules(), self._retry_policy(), self._proposal_changed
+                self._state_folder(),
+                self._rules(),
+                self._retry_policy(),
+                self._proposal_changed,
+                budget=self._budget(),
             )
         except (KnowledgeError, OSError) as error:
             raise LoadError(" ".join(str(error).split())) from error
@@ -118,20 +123,13 @@ class Curator(ManagedNode):
     def parameters_changed(self, names: set[str]) -> None:
         """Rules hold for the next step."""
         if self.proposals is not None:
-            self.proposals.rules = self._rules()
+            self.proposals.rules, self.proposals.budget = self._rules(), self._budget()
 
     # Subscriptions and the service.
 
     def _on_unknown(self, message: msg.UnknownObject) -> None:
-        if self.proposals is None:
-            return
-        if message.state == msg.UnknownObject.STATE_WAITING:
-            crop = bytes(message.crops[0].data) if message.crops else b""
-            self.proposals.announced(message.id, crop)
-        elif message.state in _FROM_DETECTOR:
-            self.proposals.unknown_changed(
-                message.id, _FROM_DETECTOR[message.state], message.label
-            )
+        if self.proposals is not None:
+            take_unknown(self.proposals, message)
 
     def _on_knowledge(self, message: msg.KnowledgeBase) -> None:
         if self.proposals is not None:
@@ -186,7 +184,8 @@ class Curator(ManagedNode):
     def _publish_proposals(self) -> None:
         if self.proposals is not None:
             now = self.get_clock().now().to_msg()
-            message = proposals_message(now, self.proposals.open(), self.proposals.crop)
+            queue = self.proposals
+            message = proposals_message(now, queue.open(), queue.crop, queue.backlog())
             self.publish("proposals", message)
 
     # Diagnostics.
@@ -225,7 +224,13 @@ class Curator(ManagedNode):
             delay=self.param("retry_delay"),
             max_delay=self.param("max_retry_delay"),
             status_timeout=self.param("status_timeout"),
-            max_open=self.param("max_open"),
+        )
+
+    def _budget(self) -> QuestionBudget:
+        return QuestionBudget(
+            per_minute=self.param("questions_per_minute"),
+            max_open=self.param("max_open_questions"),
+            delay=self.param("question_delay"),
         )
 
     def _state_folder(self) -> Path:
@@ -254,16 +259,47 @@ def proposal_message(
         job_id=proposal.job,
         progress=1.0 if proposal.state == ProposalState.LEARNED else progress,
         crop=picture,
+        priority=proposal.evidence.priority,
         message=proposal.message,
     )
 
 
+def take_unknown(queue: ProposalQueue, message: msg.UnknownObject) -> None:
+    """Tell a queue what the detector says of an unknown object."""
+    if message.state == msg.UnknownObject.STATE_WAITING:
+        crop = bytes(message.crops[0].data) if message.crops else b""
+        queue.announced(message.id, crop, evidence_from(message))
+    elif message.state == msg.UnknownObject.STATE_MERGED:
+        queue.unknown_merged(message.id, message.merged_into)
+    elif message.state in _FROM_DETECTOR:
+        queue.unknown_changed(message.id, _FROM_DETECTOR[message.state], message.label)
+
+
+def evidence_from(message: msg.UnknownObject) -> Evidence:
+    """What the detector says of an object; nonsense of another detector does no harm."""
+    stability = float(message.stability)
+    return Evidence(
+        message.sightings,
+        math.sqrt(message.region.width * message.region.height),
+        min(1.0, max(0.0, stability)) if math.isfinite(stability) else 0.0,
+    )
+
+
 def proposals_message(
-    stamp: Time, proposals: Sequence[Proposal], crop: Callable[[str], bytes]
+    stamp: Time,
+    proposals: Sequence[Proposal],
+    crop: Callable[[str], bytes],
+    backlog: Sequence[Proposal],
 ) -> msg.LabelProposals:
-    """All that are open."""
+    """All that are under way, and the ids of those that wait."""
     found = [proposal_message(proposal, crop=crop(proposal.id)) for proposal in proposals]
-    return msg.LabelProposals(stamp=stamp, proposals=found)
+    return msg.LabelProposals(
+        stamp=stamp,
+        proposals=found,
+        waiting=len(backlog),
+        backlog=[proposal.id for proposal in backlog],
+        backlog_priorities=[proposal.evidence.priority for proposal in backlog],
+    )
 
 
 def _time(seconds: float) -> Time:

@@ -57,7 +57,30 @@ PARAMETERS = (
         0.1,
         3600.0,
     ),
+    # Budget.
     Parameter(
-        "max_open", 100, "Maximum number of open proposals; further objects wait.", 1, 10000
+        "questions_per_minute",
+        6.0,
+        "Maximum number of objects asked about in a minute; others wait in the backlog. 0: any.",
+        0.0,
+        600.0,
+        live=True,
+    ),
+    Parameter(
+        "max_open_questions",
+        20,
+        "Maximum number of questions without an answer; further objects wait in the backlog.",
+        1,
+        10000,
+        live=True,
+    ),
+    Parameter(
+        "question_delay",
+        2.0,
+        "Time for which an object waits before it is asked about, in case it is the same as "
+        "another one, or a better one comes (s).",
+        0.0,
+        3600.0,
+        live=True,
     ),
 )

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A proposal: one unknown object on its way to a label, as a value, and its state machine.
 
-    asking ─► waiting ─► fetching ─► submitting ─► learning ─► learned
-      │          │  ▲                    │             │
-      │          │  └── refused, failed ─┴─────────────┘
-      └──────────┴─► dismissing ─► dismissed
+    backlog ─► asking ─► waiting ─► fetching ─► submitting ─► learning ─► learned
+       │         │          │  ▲                    │             │
+       │         │          │  └── refused, failed ─┴─────────────┘
+       └─────────┴──────────┴─► dismissing ─► dismissed
 
 A step ends with an `Answer`. Nothing here knows of ROS, of timeouts or of the disk.
 """
@@ -21,6 +21,7 @@ from newfound_runtime.services import RequestError
 class ProposalState(StrEnum):
     """Where a proposal is; the names are those of LabelProposal.STATE_* in lower case."""
 
+    BACKLOG = "backlog"  # not asked yet
     ASKING = "asking"  # providers are asked for labels
     WAITING = "waiting"  # for a person to confirm, correct or dismiss
     FETCHING = "fetching"  # the label is decided; images of it are fetched
@@ -30,14 +31,23 @@ class ProposalState(StrEnum):
     LEARNED = "learned"
     DISMISSED = "dismissed"
     EXPIRED = "expired"  # the detector has removed the object
+    MERGED = "merged"  # the same object as another one, which goes on in its place
 
     @property
     def final(self) -> bool:
         """Whether nothing is to be done any more."""
-        return self in (ProposalState.LEARNED, ProposalState.DISMISSED, ProposalState.EXPIRED)
+        return self in _FINAL
 
 
-UNDECIDED = (ProposalState.ASKING, ProposalState.WAITING)
+_FINAL = (
+    ProposalState.LEARNED,
+    ProposalState.DISMISSED,
+    ProposalState.EXPIRED,
+    ProposalState.MERGED,
+)
+QUESTIONS = (ProposalState.ASKING, ProposalState.WAITING)  # a person should look at them
+UNDECIDED = (ProposalState.BACKLOG, *QUESTIONS)
+_PROGRESS = (*UNDECIDED, ProposalState.FETCHING, ProposalState.SUBMITTING)  # in this order
 
 # done: it worked. refused: it never will. failed: it may work if tried again.
 # away: the service is not there. busy: it is, but not now. Neither is a failure.
@@ -67,6 +77,26 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What the detector has said of an object; decides what is asked first."""
+
+    sightings: int = 1
+    size: float = 0.0  # pixels: square root of the area of its box
+    stability: float = 1.0  # 0 to 1
+
+    @property
+    def priority(self) -> float:
+        """How much the object is worth a question, 0 to 1.
+
+        The mean of how often it was seen, n / (n + 20), how large it is, s / (s + 100), and how
+        stable: the most frequent, largest and steadiest objects come first, and none of the three
+        can outweigh both others.
+        """
+        often = self.sightings / (self.sightings + 20)
+        return (often + self.size / (self.size + 100) + self.stability) / 3
+
+
+@dataclass(frozen=True)
 class Proposal:
     """An unknown object on its way to a name."""
 
@@ -82,6 +112,8 @@ class Proposal:
     job: str = ""
     attempts: int = 0  # at this step, that failed
     message: str = ""
+    evidence: Evidence = Evidence()
+    asked: float = 0.0  # s since 1970, when it left the backlog; 0: it has not
 
     @property
     def open(self) -> bool:
@@ -138,6 +170,23 @@ def job_ended(proposal: Proposal, learned: bool, why: str) -> Proposal:
     if learned:
         return replace(proposal, state=ProposalState.LEARNED, message="")
     return ask_again(proposal, f"{proposal.label!r} was not learned: {why}")
+
+
+def merged(other: Proposal, survivor: Proposal | None, into: str) -> Proposal | None:
+    """What the survivor of two objects that are one becomes; None if that is what it is.
+
+    It takes over the other's place if that is further on: a question is not asked twice, and a
+    decision is not lost.
+    """
+    if survivor is None or survivor.state in UNDECIDED:
+        if other.state is ProposalState.DISMISSING:
+            return dismissed(survivor or replace(other, id=into), other.decided_by)
+        if other.state not in _PROGRESS:
+            return None
+        before = -1 if survivor is None else _PROGRESS.index(survivor.state)
+        if _PROGRESS.index(other.state) > before:
+            return replace(other, id=into, attempts=0, requests=0, job="", message="")
+    return None
 
 
 def decided_label(present: Proposal, decision: str, label: str) -> str:

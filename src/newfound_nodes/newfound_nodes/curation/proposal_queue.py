@@ -12,7 +12,7 @@ process that starts after a crash continues from what is on disk:
 import re
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from newfound_nodes.curation.proposal import (
     Answer,
     Candidate,
     CurationRules,
+    Evidence,
     Proposal,
     ProposalState,
     decided_label,
@@ -47,6 +48,7 @@ STEPS: tuple[ProposalState, ...] = (
 )
 FORMAT = 2
 FINISHED_KEPT = 500  # finished proposals that are remembered
+BACKLOG_KEPT = 1000  # objects that are not asked about yet
 _ID = re.compile(r"[A-Za-z0-9_-]{1,60}")
 
 
@@ -57,7 +59,25 @@ class RetryPolicy:
     delay: float = 1.0  # s after the first attempt; doubled after each
     max_delay: float = 60.0
     status_timeout: float = 30.0  # s without news of a learning job before the detector is asked
-    max_open: int = 100  # proposals; further unknown objects have to wait
+
+
+@dataclass(frozen=True)
+class QuestionBudget:
+    """How many questions a person is asked; what is beyond waits in the backlog."""
+
+    per_minute: float = 0.0  # 0: any number
+    max_open: int = 20  # that are not answered
+    delay: float = 0.0  # s in the backlog before an object is asked about: it may be merged
+
+    def allows(self, asked: Iterable[float], unanswered: int, now: float) -> bool:
+        """Whether one more may be asked, after those `asked` at these times (s)."""
+        if unanswered >= self.max_open:
+            return False
+        if not self.per_minute:
+            return True
+        window = 60 * max(1.0, 1 / self.per_minute)
+        # A clock that was set back must not silence the curator: the future does not count.
+        return sum(0 <= now - moment < window for moment in asked) < max(1.0, self.per_minute)
 
 
 class ProposalQueue:
@@ -69,14 +89,18 @@ class ProposalQueue:
         rules: CurationRules,
         retry: RetryPolicy,
         on_change: Callable[[Proposal], None] = lambda proposal: None,
+        *,
         clock: Callable[[], float] = time.monotonic,  # of waits
+        budget: QuestionBudget | None = None,
+        now: Callable[[], float] = time.time,  # s since 1970
     ) -> None:
         """`on_change` is called with every change that others should know of, in order.
 
         Raises a KnowledgeError or an OSError if the folder cannot be used.
         """
         self.folder, self.rules, self.retry = folder, rules, retry
-        self._on_change, self._clock = on_change, clock
+        self.budget = budget or QuestionBudget()
+        self._on_change, self._clock, self._now = on_change, clock, now
         self._lock = threading.RLock()
         self._store = ProposalStore(folder)
         try:
@@ -91,7 +115,7 @@ class ProposalQueue:
         self._waits: dict[str, float] = {}  # the last wait between two attempts
         self._not_before: dict[str, float] = {}
         self.storage_error = ""  # with the disk; empty when all is well
-        self.ignored = 0  # unknown objects, because too many proposals are open
+        self.ignored = 0  # unknown objects, because the backlog is full
 
     def close(self) -> None:
         """Let another process have the folder."""
@@ -103,8 +127,13 @@ class ProposalQueue:
             return list(self._proposals.values())
 
     def open(self) -> list[Proposal]:
-        """Those that are not finished."""
-        return [proposal for proposal in self.all() if proposal.open]
+        """Those that are under way: neither finished nor in the backlog."""
+        return [p for p in self.all() if p.open and p.state != ProposalState.BACKLOG]
+
+    def backlog(self) -> list[Proposal]:
+        """Objects that are not asked about yet, the one to be asked about next first."""
+        found = [p for p in self.all() if p.state == ProposalState.BACKLOG]
+        return sorted(found, key=lambda p: (-p.evidence.priority, p.since, p.id))
 
     def crop(self, unknown_id: str) -> bytes:
         """The view of an open proposal that providers are asked about."""
@@ -113,26 +142,37 @@ class ProposalQueue:
 
     # Events.
 
-    def announced(self, unknown_id: str, crop: bytes) -> None:
-        """An unknown object waits for a name: ask, unless that was done before."""
+    def announced(self, unknown_id: str, crop: bytes, evidence: Evidence | None = None) -> None:
+        """An unknown object waits for a name: ask when the budget allows, and only once."""
+        evidence = evidence or Evidence()
         with self._lock:
             present = self._proposals.get(unknown_id)
             if present is not None:
                 if present.state == ProposalState.DISMISSED:  # the detector has forgotten that
                     self._try_to_put(proposals.dismissed(present, present.decided_by))
+                elif present.state == ProposalState.BACKLOG:
+                    self._try_to_put(replace(present, evidence=evidence))
                 return
-            if not is_id(unknown_id) or not crop:
+            if not is_id(unknown_id) or not crop or not self._save_crop(unknown_id, crop):
                 return
-            if len(self.open()) >= self.retry.max_open:
-                self.ignored += 1
+            self._try_to_put(self._first_state(unknown_id, evidence))
+            self._limit_backlog()
+
+    def unknown_merged(self, unknown_id: str, into: str) -> None:
+        """The detector has found out that two objects are one: ask about that only."""
+        with self._lock:
+            present, survivor = self._proposals.get(unknown_id), self._proposals.get(into)
+            if present is None or not present.open or not is_id(into) or into == unknown_id:
                 return
-            try:
-                self._store.save_crop(unknown_id, crop)
-            except OSError as error:
-                self._storage_failed(error)
-                return
-            self._crops[unknown_id] = crop
-            self._try_to_put(Proposal(unknown_id))
+            after = proposals.merged(present, survivor, into)
+            crop = self._crops.get(unknown_id, b"")
+            if after is not None:
+                known = into in self._crops or self._save_crop(into, crop)
+                if not known or not self._try_to_put(after):
+                    return  # the question stays as it is
+            self._try_to_put(
+                replace(present, state=ProposalState.MERGED, message=f"the same object as {into}")
+            )
 
     def unknown_changed(self, unknown_id: str, state: ProposalState, label: str) -> None:
         """The detector says that the object is learning, learned, dismissed or expired."""
@@ -200,6 +240,7 @@ class ProposalQueue:
         Each is left alone from then on, until `finished` says how that ended.
         """
         with self._lock:
+            self._ask_next()
             now, found = self._clock(), []
             busy = {p.state for p in self.open() if p.id in self._at_work}
             for present in self.open():
@@ -233,6 +274,43 @@ class ProposalQueue:
             self._at_work.clear()
 
     # Inside.
+
+    def _may_ask(self) -> bool:
+        everything = self.all()
+        unanswered = sum(p.state in proposals.QUESTIONS for p in everything)
+        return self.budget.allows((p.asked for p in everything), unanswered, self._now())
+
+    def _first_state(self, unknown_id: str, evidence: Evidence) -> Proposal:
+        """Asked at once if there is no reason to wait."""
+        if self.budget.delay or self.backlog() or not self._may_ask():
+            return Proposal(unknown_id, ProposalState.BACKLOG, evidence=evidence)
+        return Proposal(unknown_id, evidence=evidence, asked=self._now())
+
+    def _ask_next(self) -> None:
+        """Ask about the best of the backlog, as far as the budget allows."""
+        now = self._now()
+        for present in self.backlog():
+            if not self._may_ask():
+                return
+            if abs(now - present.since) >= self.budget.delay:
+                self._try_to_put(replace(present, state=ProposalState.ASKING, asked=now))
+
+    def _limit_backlog(self) -> None:
+        for last in self.backlog()[BACKLOG_KEPT:]:
+            self.ignored += 1
+            with suppress(OSError):
+                self._store.remove(last.id)
+            self._crops.pop(last.id, None)
+            del self._proposals[last.id]
+
+    def _save_crop(self, unknown_id: str, crop: bytes) -> bool:
+        try:
+            self._store.save_crop(unknown_id, crop)
+        except OSError as error:
+            self._storage_failed(error)
+            return False
+        self._crops[unknown_id] = crop
+        return True
 
     def _begin(self, present: Proposal) -> Proposal | None:
         """Note what must be known after a crash before the detector is asked to learn."""
@@ -277,7 +355,7 @@ class ProposalQueue:
             return
         moved = before is None or before.state != proposal.state
         if moved:
-            proposal = replace(proposal, since=time.time())
+            proposal = replace(proposal, since=self._now())
         self._store.save(proposal)
         if moved:  # the next step need not wait for what the last one waited for
             self._waits.pop(proposal.id, None)
@@ -360,5 +438,6 @@ def _proposal(path: Path) -> Proposal:
     if values["id"] != path.stem:
         raise ValueError("it is of another object")
     values["state"] = ProposalState(values["state"])
+    values["evidence"] = Evidence(**values.get("evidence", {}))  # earlier files have none
     candidates = tuple(Candidate(**candidate) for candidate in values["candidates"])
     return Proposal(**values | {"candidates": candidates, "files": tuple(values["files"])})

@@ -76,10 +76,10 @@ class World:
     def requests(self, kind):
         return [request for request in self.asked if isinstance(request, kind.Request)]
 
-    def announce(self, unknown_id="u1", state=UnknownObject.STATE_WAITING):
+    def announce(self, unknown_id="u1", state=UnknownObject.STATE_WAITING, **facts):
         self.ros.connected(self.unknowns)
         crop = CompressedImage(format="jpeg", data=b"crop of " + unknown_id.encode())
-        self.unknowns.publish(UnknownObject(id=unknown_id, state=state, crops=[crop]))
+        self.unknowns.publish(UnknownObject(id=unknown_id, state=state, crops=[crop], **facts))
 
     def told(self, state, message=""):
         self.learning.publish(
@@ -114,6 +114,7 @@ def start(ros, tmp_path):
             "delay": 0.05,
             "max_delay": 0.2,
             "attempts": 2,
+            "question_delay": 0.0,
         }
         return ros.started(Curator, **parameters | changes)
 
@@ -261,3 +262,24 @@ def test_diagnostics_count_proposals(ros, world, start):
     eventually(lambda: (s := diagnostics()) and "1 objects wait" in s.message, "diagnostics")
     assert values(diagnostics())["waiting"] == "1"
     assert node.state() == ACTIVE
+
+
+def test_what_the_budget_does_not_allow_is_counted_listed_and_asked_later(ros, world, start):
+    world.offer()
+    start(questions_per_minute=1.0)
+    world.announce("u1")
+    world.becomes("waiting", "u1")
+    world.announce("u2", sightings=5, stability=0.7)
+    world.announce("u3", sightings=50, stability=0.9)
+    world.announce("u4", sightings=5, stability=0.7)
+    listed = eventually(lambda: (m := world.latched[-1]).waiting == 3 and m, "a backlog")
+    assert list(listed.backlog) == ["u3", "u2", "u4"]
+    assert list(listed.backlog_priorities) == sorted(listed.backlog_priorities, reverse=True)
+    assert [p.unknown_id for p in listed.proposals] == ["u1"]
+    world.announce("u4", UnknownObject.STATE_MERGED, merged_into="u2")
+    world.becomes("merged", "u4")
+    ros.set(NODE, questions_per_minute=2.0)
+    world.becomes("waiting", "u3")
+    assert len(world.requests(QueryLabel)) == 2
+    last = eventually(lambda: (m := world.latched[-1]).waiting == 1 and m, "one waits")
+    assert list(last.backlog) == ["u2"]

@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proposals together: order, restarts, a full disk, decisions; on a real disk, by a set clock."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from newfound_core.errors import LockedError
-from newfound_nodes.curation.proposal import Answer, Candidate, CurationRules, ProposalState
-from newfound_nodes.curation.proposal_queue import ProposalQueue, RetryPolicy
+from newfound_nodes.curation.proposal import (
+    Answer,
+    Candidate,
+    CurationRules,
+    Evidence,
+    ProposalState,
+)
+from newfound_nodes.curation.proposal_queue import ProposalQueue, QuestionBudget, RetryPolicy
 from newfound_runtime.services import RequestError
 
 FOUND = Answer("done", candidates=[Candidate("teapot", 0.8, "library")])
@@ -21,13 +28,24 @@ class Office:
 
     def __init__(self, folder, **changes):
         self.folder, self.now, self.told = folder, 1000.0, []
-        self.retry = RetryPolicy(**{"max_open": 3, **changes})
+        self.since_1970 = 1e9
+        self.retry, self.budget = RetryPolicy(**changes), QuestionBudget(max_open=3)
         self.queue = self.open()
 
     def open(self):
         return ProposalQueue(
-            self.folder, CurationRules(), self.retry, self.told.append, lambda: self.now
+            self.folder,
+            CurationRules(),
+            self.retry,
+            self.told.append,
+            clock=lambda: self.now,
+            budget=self.budget,
+            now=self.time,
         )
+
+    def time(self):
+        self.since_1970 += 1e-3
+        return self.since_1970
 
     def restart(self):
         """As after kill -9: only the disk is left."""
@@ -158,13 +176,145 @@ def test_one_request_of_a_kind_is_under_way_at_a_time(office):
     assert [step.id for step in office.queue.due()] == ["u2"]
 
 
-def test_more_objects_than_may_be_open_have_to_wait(office):
+def test_what_is_beyond_the_open_questions_waits_and_is_asked_when_one_is_answered(office):
     for number in range(5):
         office.queue.announced(f"u{number}", b"crop")
-    assert (len(office.queue.open()), office.queue.ignored) == (3, 2)
-    office.queue.unknown_changed("u0", ProposalState.EXPIRED, "")
-    office.queue.announced("u4", b"crop")
-    assert [p.id for p in office.queue.open()] == ["u1", "u2", "u4"]
+    assert [p.id for p in office.queue.open()] == ["u0", "u1", "u2"]
+    assert [p.id for p in office.queue.backlog()] == ["u3", "u4"]
+    office.queue.due()
+    assert len(office.queue.backlog()) == 2, "nobody has answered"
+    office.queue.decide("u1", "dismiss", "")
+    office.queue.due()
+    assert [p.id for p in office.queue.backlog()] == ["u4"]
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        (Evidence(50, 60.0, 0.9), Evidence(5, 60.0, 0.9)),
+        (Evidence(20, 200.0, 0.9), Evidence(20, 30.0, 0.9)),
+        (Evidence(20, 60.0, 1.0), Evidence(20, 60.0, 0.7)),
+    ],
+    ids=["more frequent", "larger", "more stable"],
+)
+def test_the_more_frequent_the_larger_and_the_more_stable_object_is_asked_about_first(
+    office, better, worse
+):
+    office.queue.budget = QuestionBudget(delay=1000.0)
+    office.queue.announced("u1", b"crop", worse)
+    office.queue.announced("u2", b"crop", better)
+    assert [p.id for p in office.queue.backlog()] == ["u2", "u1"]
+    assert 0 < worse.priority < better.priority < 1
+
+
+def test_the_rank_in_the_backlog_follows_what_the_detector_reports(office):
+    office.queue.budget = QuestionBudget(delay=1000.0)
+    office.queue.announced("u1", b"crop", Evidence(8))
+    office.queue.announced("u2", b"crop", Evidence(5))
+    office.queue.announced("u2", b"crop", Evidence(80))
+    assert [p.id for p in office.restart().backlog()] == ["u2", "u1"], "also on disk"
+
+
+def test_questions_per_minute_are_limited_across_a_restart(office):
+    office.budget = office.queue.budget = QuestionBudget(per_minute=2, max_open=100)
+    for number in range(5):
+        office.queue.announced(f"u{number}", b"crop")
+    asked = lambda: sorted(p.id for p in office.queue.open())  # noqa: E731
+    assert asked() == ["u0", "u1"]
+    office.since_1970 += 30
+    assert [step.id for step in office.restart().due()] == ["u0"]
+    assert asked() == ["u0", "u1"], "a restart is no new minute"
+    office.since_1970 += 31
+    office.queue.due()
+    assert asked() == ["u0", "u1", "u2", "u3"]
+    assert office.queue.crop("u4") == b"crop"
+
+
+@pytest.mark.parametrize(
+    ("budget", "ages", "allowed"),
+    [
+        (QuestionBudget(per_minute=0.5), [90], False),
+        (QuestionBudget(per_minute=0.5), [121], True),
+        (QuestionBudget(per_minute=3), [1, 50, 59], False),
+        (QuestionBudget(per_minute=3), [1, 50, 61], True),
+        (QuestionBudget(per_minute=1), [-1e6], True),  # the clock was set back since
+        (QuestionBudget(), [0] * 100, True),
+    ],
+)
+def test_a_budget_counts_the_questions_of_the_last_minute_or_of_the_time_for_one(
+    budget, ages, allowed
+):
+    assert budget.allows([1e9 - age for age in ages], 0, 1e9) is allowed
+
+
+def test_an_object_waits_for_a_moment_before_it_is_asked_about(office):
+    office.queue.budget = QuestionBudget(delay=2.0)
+    office.queue.announced("u1", b"crop")
+    assert office.queue.due() == []
+    office.since_1970 += 2.1
+    assert [step.state for step in office.queue.due()] == ["asking"]
+
+
+def test_a_person_may_name_what_is_not_asked_yet(office):
+    office.queue.budget = QuestionBudget(delay=1000.0)
+    office.queue.announced("u1", b"crop")
+    assert office.queue.decide("u1", "correct", "kettle") == "kettle"
+    assert office.states() == ["fetching"]
+
+
+def test_the_backlog_is_limited_and_the_least_worth_asking_is_dropped(office, monkeypatch):
+    monkeypatch.setattr("newfound_nodes.curation.proposal_queue.BACKLOG_KEPT", 2)
+    office.queue.budget = QuestionBudget(delay=1000.0)
+    for number in range(3):
+        office.queue.announced(f"u{number}", b"crop", Evidence(9 - number))
+    assert [p.id for p in office.queue.backlog()] == ["u0", "u1"]
+    assert office.queue.ignored == 1
+    assert not (office.folder / "u2.jpg").exists()
+
+
+def test_of_two_objects_that_are_one_only_one_is_asked_about(office):
+    office.queue.announced("u1", b"crop")
+    office.answer(FOUND)
+    office.queue.announced("u2", b"other")
+    office.queue.unknown_merged("u2", "u1")
+    assert office.states() == ["waiting", "merged"]
+    assert office.queue.due() == []
+    office.queue.unknown_merged("u2", "u1")  # again, or of what was never asked: nothing
+    office.queue.unknown_merged("u9", "u1")
+    office.queue.unknown_merged("u1", "../u1")
+    assert office.states() == ["waiting", "merged"]
+
+
+def test_a_question_and_its_answer_go_over_to_the_object_that_stays(office):
+    office.queue.announced("u2", b"crop")
+    office.answer(FOUND)
+    office.queue.unknown_merged("u2", "u1")  # which was never heard of
+    [question] = office.restart().open()
+    assert (question.id, question.state, office.queue.crop("u1")) == ("u1", "waiting", b"crop")
+    assert question.candidates[0].label == "teapot"
+    office.queue.announced("u3", b"crop")
+    office.queue.decide("u3", "correct", "kettle")
+    office.queue.unknown_merged("u3", "u1")
+    [decided] = office.queue.open()
+    assert (decided.id, decided.state, decided.label) == ("u1", "fetching", "kettle")
+
+
+def test_a_dismissal_goes_over_to_the_object_that_stays(office):
+    for name in ("u1", "u2"):
+        office.queue.announced(name, b"crop")
+    office.queue.decide("u2", "dismiss", "")
+    office.queue.unknown_merged("u2", "u1")
+    assert {p.id: str(p.state) for p in office.queue.all()} == {"u1": "dismissing", "u2": "merged"}
+
+
+def test_a_proposal_of_the_version_before_is_read(office):
+    office.queue.announced("u1", b"crop")
+    path = office.folder / "u1.json"
+    values = json.loads(path.read_text())
+    del values["evidence"], values["asked"]
+    path.write_text(json.dumps(values))
+    [proposal] = office.restart().open()
+    assert (proposal.id, proposal.evidence, proposal.asked) == ("u1", Evidence(), 0.0)
 
 
 def test_decisions_that_cannot_be_taken_have_a_code(office):
