@@ -7,6 +7,7 @@ import pytest
 from newfound_sim.workbench import DOMAINS
 from newfound_training.detector.measures import Scene
 from studies.bench_films import ARCS
+from studies.jittered_stills import SHIFT, Still, jittered
 from studies.learn_on_the_bench import MET, mistaken, names_given, unlearned_named
 from studies.proxy_workbench import summarise, table
 
@@ -55,3 +56,21 @@ def test_pairs_of_domains_are_averaged_by_what_changed():
         {"illumination": 0.8, "camera": 0.75, "background": 0.8}
     )
     assert "| 3 | 55.0% ± 0.0% | 24 |" in table(result)
+
+
+def test_a_jittered_still_is_shifted_together_with_its_depth_and_boxes():
+    rgb = np.full((60, 80, 3), 40, np.uint8)
+    rgb[20:40, 30:50] = 200
+    depth = np.where(rgb[..., 0] > 100, 1.0, 2.0).astype(np.float32)
+    still = Still(rgb, depth, np.array([[30, 20, 50, 40]], np.float32))
+    generator, shifts = np.random.default_rng(0), []
+    for _ in range(20):
+        seen, measured, [box] = jittered(still, generator)
+        shifts.append(box[:2] - [30, 20])
+        rows, columns = np.nonzero(seen[..., 0] > 120)
+        assert box[:2] == pytest.approx([columns.min(), rows.min()], abs=1)
+        rows, columns = np.nonzero((measured > 0.9) & (measured < 1.1))
+        assert box[2:] == pytest.approx([columns.max() + 1, rows.max() + 1], abs=1.5)
+        assert 0 < (measured == 0).mean() < 0.05
+    assert np.abs(shifts).max() <= SHIFT
+    assert np.ptp(shifts, axis=0).min() > SHIFT

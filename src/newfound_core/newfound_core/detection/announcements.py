@@ -15,7 +15,7 @@ from newfound_core.errors import ConfigError
 FEW, SMALL, OUTSIDE, CUT, UNSTABLE = "few sightings", "small", "outside", "cut", "unstable"
 _BORDER = 2.0  # pixels from the border of the image within which a box is cut off by it
 _RATE = 0.2  # at which shape and embedding of a track follow its sightings
-_OTHER = 0.6  # cosine below which a track shows something else than before
+_OTHER = 0.7  # cosine below which a track shows something else than before
 
 
 @dataclass(frozen=True)
@@ -193,6 +193,8 @@ def is_cut(box: np.ndarray, view: View) -> bool:
 
 def _shape_agreement(one: np.ndarray, other: np.ndarray) -> float:
     """IoU of two boxes laid on each other, 0 to 1: a thing that moves keeps its shape."""
-    sides, others = np.maximum(one[2:] - one[:2], 1e-6), np.maximum(other[2:] - other[:2], 1e-6)
-    shared = float(np.prod(np.minimum(sides, others)))
-    return shared / (float(np.prod(sides)) + float(np.prod(others)) - shared)
+    (left, top, right, bottom), (left2, top2, right2, bottom2) = one.tolist(), other.tolist()
+    width, height = max(right - left, 1e-6), max(bottom - top, 1e-6)
+    width2, height2 = max(right2 - left2, 1e-6), max(bottom2 - top2, 1e-6)
+    shared = min(width, width2) * min(height, height2)
+    return shared / (width * height + width2 * height2 - shared)

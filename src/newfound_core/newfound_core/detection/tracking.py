@@ -16,7 +16,7 @@ class TrackerConfig:
 
     min_iou: float = 0.3  # of the boxes in consecutive sightings
     min_similarity: float = 0.4  # cosine of the embeddings, even where boxes overlap
-    return_similarity: float = 0.8  # the same where they do not: it moved, or came back
+    return_similarity: float = 0.9  # the same where they do not: it moved, or came back
     lost_after: int = 30  # frames without a sighting after which a track ends
     max_tracks: int = 64  # the longest unseen ends first
 

@@ -58,8 +58,8 @@ class UnknownEvents(Protocol):
 class UnknownsConfig(AnnouncementRules):
     """When an unknown is announced, what is the same object, and how much is kept."""
 
-    same_similarity: float = 0.85  # cosine of the embeddings of one object on two tracks
-    same_place_similarity: float = 0.65  # the same where it was a moment ago
+    same_similarity: float = 0.9  # cosine of the embeddings of one object on two tracks
+    same_place_similarity: float = 0.7  # the same where it was a moment ago
     same_place_seconds: float = 5.0  # how long that is
     max_unknowns: int = 100  # and as many that were dismissed
     max_age: float = 7 * 86400.0  # s since it was last seen

@@ -218,7 +218,7 @@ def like(detection, embedding, **changes):
 def test_a_box_that_jumps_to_a_part_of_a_thing_is_still_that_thing(make_detection):
     world = World()
     (first,) = world.show(make_detection(box=(100, 100, 200, 200)), frames=3)
-    part = like(make_detection(box=(150, 150, 190, 195)), between(0, 1, 0.7))
+    part = like(make_detection(box=(150, 150, 190, 195)), between(0, 1, 0.75))
     world.show(part, frames=6)
     assert world.ids[0] == first.id
     assert len(world.store.all()) == 1
@@ -228,7 +228,7 @@ def test_at_another_place_or_much_later_the_same_likeness_is_not_enough(make_det
     elsewhere, later = World(), World()
     for world in (elsewhere, later):
         world.show(make_detection(box=(100, 100, 200, 200)), frames=3)
-    other = like(make_detection(), between(0, 1, 0.7))
+    other = like(make_detection(), between(0, 1, 0.75))
     elsewhere.show(replace(other, box=np.array([300, 100, 400, 200], np.float32)), frames=6)
     later.show(frames=40)  # the track ends
     later.stamp += int(60e9)

@@ -130,14 +130,14 @@ PARAMETERS = (
     ),
     Parameter(
         "same_similarity",
-        0.85,
+        0.9,
         "Cosine similarity above which two unknown objects are one.",
         0.01,
         1.0,
     ),
     Parameter(
         "same_place_similarity",
-        0.65,
+        0.7,
         "The same for an object at the place of one that was there a moment ago.",
         0.01,
         1.0,

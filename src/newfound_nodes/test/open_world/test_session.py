@@ -395,3 +395,21 @@ def test_a_device_that_is_not_there_says_nothing_about_the_knowledge(make_sessio
             make_session(device=device)
     later = make_session()
     assert (later.in_use.version, later.in_use.restorable, later.warnings) == (2, [1], [])
+
+
+def test_a_request_with_the_id_of_a_merged_object_is_for_the_one_it_became(make_session, show):
+    session = make_session()
+    found = show(session, YELLOW, 4).unknown_ids[0]
+    session._unknowns._merged["u0younger"] = found
+    session.dismiss("u0younger")
+    assert session.unknown(found).state == "dismissed"
+    job, _ = session.learn("lemon", "u0younger", lambda: ({}, ""), LearningOptions(epochs=0))
+    assert session.jobs.folders.unfinished()[job].unknown_id == found
+    assert session.unknown("u0younger").label == "lemon"
+
+
+def test_what_is_not_announced_is_counted(make_session, show):
+    config = UnknownsConfig(announce_after=3, region_of_interest=(0.0, 0.0, 0.4, 1.0))
+    session = make_session(unknowns=config)
+    assert show(session, YELLOW, 6).unknown_ids == [""]
+    assert session.held_back() == {"outside": 1}
