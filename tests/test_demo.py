@@ -46,7 +46,9 @@ def light(*shares):
         lit.learn_truth(truth)
         for name, right in zip((ADAPTING, FROZEN), shares, strict=True):
             good = frame < 20 or frame % 10 < 10 * right
-            lit.hear(name, Classification(header=truth.header, label="mug" if good else "can"))
+            lit.hear(
+                name, Classification(header=truth.header, nearest_label="mug" if good else "can")
+            )
     return lit
 
 

@@ -486,7 +486,8 @@ def test_camera_info_calibrates_the_depth_proposer(ros, parameters):
 
 
 def test_a_region_network_without_a_model_leaves_the_node_unconfigured(ros, parameters):
-    ros.add(OpenWorldDetector, **parameters | {"proposer": "regions", "autostart": False})
+    without = {"proposer": "regions", "proposer_checkpoint": "", "autostart": False}
+    ros.add(OpenWorldDetector, **parameters | without)
     assert not ros.change(NODE, "configure")
     eventually(lambda: ros.logged("set proposer_checkpoint"))
 

@@ -32,9 +32,9 @@ def test_thresholds_that_contradict_each_other_are_refused():
 
 def test_a_region_network_without_a_model_names_the_parameter_to_set():
     with pytest.raises(ConfigError, match="set proposer_checkpoint"):
-        made(proposer="regions")
+        made(proposer="regions", proposer_checkpoint="")
     with pytest.raises(ConfigError, match="fused needs a model"):
-        made(proposer="fused")
+        made(proposer="fused", proposer_checkpoint="")
 
 
 def test_each_proposer_has_a_threshold_of_its_own(region_network):

@@ -12,7 +12,7 @@ PLACES = ("bathroom", "bedroom", "corridor", "kitchen", "living_room", "office")
 
 @pytest.mark.parametrize(("name", "domains"), [("sim_rooms_wbn", 3), ("sim_rooms_bn", 0)])
 def test_a_shipped_model_loads_and_names_a_place(name, domains):
-    loaded = load_model(MODELS / name, name.removeprefix("rooms_"))
+    loaded = load_model(MODELS / name, name.removeprefix("sim_rooms_"))
     assert loaded.labels == PLACES
     image = np.random.default_rng(0).integers(0, 256, (240, 320, 3), dtype=np.uint8)
     found = loaded.model.categorize(loaded.prepare([image]))
