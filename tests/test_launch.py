@@ -199,7 +199,9 @@ def test_the_container_comes_up_and_ends_with_ctrl_c(ros, launch, echo_file):
 
 def killed(launched):
     """Kill the container with SIGKILL; its process number."""
-    [container] = [p for p in launched.children().values() if "container" in p.cmdline()[1]]
+    # Direct children only: a learning process has the container's command line until its exec.
+    found = psutil.Process(launched.process.pid).children()
+    [container] = [p for p in found if "container" in p.cmdline()[1]]
     container.kill()
     return container.pid
 
