@@ -24,7 +24,7 @@ class AnnouncementRules:
 
     announce_after: int = 5  # sightings as unknown
     min_unknown_size: float = 24.0  # pixels: square root of the area of its box
-    min_stability: float = 0.7  # see Track.stability
+    min_stability: float = 0.5  # see Track.stability
     # Left, top, right, bottom as shares of the image: where the centre must be.
     region_of_interest: Sequence[float] = (0.0, 0.0, 1.0, 1.0)
 
@@ -54,7 +54,8 @@ class Track:
     """What is known of one track so far."""
 
     first_seen: int  # ns, stamp of the image
-    first_frame: int
+    last_frame: int
+    gaps: int = 0  # times that it was lost and found again, however long that took
     seen: int = 0
     unknown: int = 0
     box: np.ndarray | None = None  # at the last sighting
@@ -69,7 +70,8 @@ class Track:
 
     def restart(self, stamp: int, frame: int) -> None:
         """Count anew: it shows something else, or other knowledge judges it."""
-        self.first_seen, self.first_frame, self.seen, self.unknown = stamp, frame, 0, 0
+        self.first_seen, self.last_frame, self.gaps = stamp, frame, 0
+        self.seen = self.unknown = 0
         self.box, self.shape, self.sum, self.recent, self.strange = None, 1.0, None, None, 0
 
     def add(self, detection: Detection, view: View, frame: int, patience: int) -> None:
@@ -82,6 +84,8 @@ class Track:
         else:
             self.strange = 0
         self.seen += 1
+        self.gaps += frame - self.last_frame > 1
+        self.last_frame = frame
         if self.box is not None:
             rate = max(_RATE, 1 / (self.seen - 1))  # at first the mean
             self.shape += rate * (_shape_agreement(self.box, detection.box) - self.shape)
@@ -106,13 +110,15 @@ class Track:
         assert self.sum is not None
         return self.sum / max(float(np.linalg.norm(self.sum)), 1e-12)
 
-    def stability(self, frame: int) -> float:
+    @property
+    def stability(self) -> float:
         """How steadily it is seen, 0 to 1: a product of three shares.
 
-        Frames since the first in which it was seen; agreement of the shapes of its boxes; length
+        Sightings that follow one in the frame before, so that what flickers is unstable and what
+        a moving camera left and found again is not; agreement of the shapes of its boxes; length
         of the mean of its embeddings, which is 1 if all are the same.
         """
-        present = self.seen / max(frame - self.first_frame + 1, 1)
+        present = (self.seen - self.gaps) / max(self.seen, 1)
         length = 0.0 if self.sum is None else float(np.linalg.norm(self.sum)) / self.unknown
         return min(1.0, present) * self.shape * min(1.0, length)
 
@@ -162,7 +168,7 @@ class TracksOfFrame:
                 track.id = ""
 
 
-def reason_to_wait(rules: AnnouncementRules, track: Track, view: View, frame: int) -> str:
+def reason_to_wait(rules: AnnouncementRules, track: Track, view: View) -> str:
     """Why a track is not announced now; empty if it may be."""
     if track.unknown < rules.announce_after or not track.mostly_unknown:
         return FEW
@@ -176,7 +182,7 @@ def reason_to_wait(rules: AnnouncementRules, track: Track, view: View, frame: in
         return OUTSIDE
     if is_cut(track.box, view):
         return CUT
-    return UNSTABLE if track.stability(frame) < rules.min_stability else ""
+    return UNSTABLE if track.stability < rules.min_stability else ""
 
 
 def is_cut(box: np.ndarray, view: View) -> bool:

@@ -211,7 +211,7 @@ class UnknownStore:
     def _identify(self, track: Track, detection: Detection, view: View) -> None:
         """Find out which object a track shows; one never met before gets an entry, if worth it."""
         track.id = ""
-        track.waits = reason_to_wait(self.config, track, view, self._frame)
+        track.waits = reason_to_wait(self.config, track, view)
         if track.unknown < self.config.announce_after or not track.mostly_unknown:
             return
         embedding = track.embedding()
@@ -248,7 +248,7 @@ class UnknownStore:
             "nearest_label": detection.nearest_label,
             "distance": detection.distance,
             "rejection_threshold": detection.rejection_threshold,
-            "stability": track.stability(self._frame),
+            "stability": track.stability,
         }
 
     def _update_entry(self, track: Track, detection: Detection, view: View) -> None:

@@ -16,8 +16,19 @@ def test_stability_is_presence_times_shape_times_direction(make_detection):
         embeddings.append(detection.embedding)
         track.add(detection, VIEW, frame, patience=5)
     shapes = [1.0, 0.8]  # the second box is 80 wide instead of 100; that it moved does not count
-    expected = 3 / 4 * np.mean(shapes) * np.linalg.norm(np.mean(embeddings, axis=0))
-    assert track.stability(4) == pytest.approx(expected, rel=1e-5)
+    expected = 2 / 3 * np.mean(shapes) * np.linalg.norm(np.mean(embeddings, axis=0))
+    assert track.stability == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_camera_that_looks_away_for_long_costs_no_more_than_for_a_moment(make_detection):
+    short, long, flickering = Track(0, 1), Track(0, 1), Track(0, 1)
+    for number in range(10):
+        detection = make_detection(box=(100, 100, 200, 200))
+        short.add(detection, VIEW, number + (number > 4), patience=5)
+        long.add(detection, VIEW, number + 500 * (number > 4), patience=5)
+        flickering.add(detection, VIEW, 2 * number, patience=5)
+    assert short.stability == long.stability > 0.85
+    assert flickering.stability < 0.2
 
 
 @pytest.mark.parametrize(

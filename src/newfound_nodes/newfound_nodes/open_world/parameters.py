@@ -115,9 +115,9 @@ PARAMETERS = (
     ),
     Parameter(
         "min_stability",
-        0.7,
-        "Stability above which an unknown object is announced: the share of frames it is seen in, "
-        "times how little its shape and its embedding change.",
+        0.5,
+        "Stability above which an unknown object is announced: the share of its sightings that "
+        "follow one in the frame before, times how little its shape and its embedding change.",
         0.0,
         1.0,
     ),
