@@ -22,7 +22,9 @@ import numpy as np
 
 from newfound_core.detection.depth_segments import DepthSegments
 from newfound_core.detection.detector import Detector, DetectorConfig
-from newfound_core.detection.proposals import Proposals
+from newfound_core.detection.fused_proposer import FusedProposer
+from newfound_core.detection.proposals import Proposals, Proposer
+from newfound_core.detection.region_proposer import load_region_proposer
 from newfound_training.detector.measures import match_boxes
 from studies.bench_robot import clip_shots
 from studies.clutter import clutter
@@ -131,9 +133,12 @@ def degraded(degrade: Degrade, every: int = 9) -> Iterator[Scene]:
         yield rgb, worse.astype(np.float32), boxes
 
 
-def print_table(title: str, rows: dict[str, Iterable[Scene]]) -> None:
-    """Measure and print one row after another."""
-    detector = Detector(DepthSegments(), DetectorConfig(max_regions=REGIONS))
+def print_table(title: str, rows: dict[str, Iterable[Scene]], network: str = "") -> None:
+    """Measure and print one row after another; with a region network, those of `fused`."""
+    proposer: Proposer = DepthSegments()
+    if network:
+        proposer = FusedProposer(DepthSegments(), load_region_proposer(network))
+    detector = Detector(proposer, DetectorConfig(max_regions=REGIONS))
     print(f"| {title} | objects | recall | precision | ms |\n|---|---|---|---|---|")
     for name, shown in rows.items():
         recall, precision, spent, objects = measure(detector, shown)
@@ -170,6 +175,7 @@ def main() -> None:
     parser.add_argument("command", choices=("scenes", "noise", "figure"))
     parser.add_argument("--data", type=Path, help="Object Segmentation Database")
     parser.add_argument("--tum", type=Path, help="frames of TUM RGB-D")
+    parser.add_argument("--regions", default="", help="region network: measure the proposer fused")
     parser.add_argument("--out", type=Path, default=Path("depth_proposals.jpg"))
     options = parser.parse_args()
     if options.command != "noise" and options.data is None:
@@ -188,6 +194,7 @@ def main() -> None:
                 "simulated bench": simulated(),
                 "ray-cast clutter": cluttered(),
             },
+            options.regions,
         )
 
 
