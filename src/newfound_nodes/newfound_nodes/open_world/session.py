@@ -356,7 +356,7 @@ class OpenWorldSession:
         self._events.knowledge_changed(self.in_use)
         new = set(self.in_use.knowledge.labels) - set(before)
         if new:
-            self._release_known(self.in_use.knowledge, new)
+            self._release_known(self.in_use, new)
         return version
 
     def _make_in_use(self, version: int, knowledge: Knowledge) -> KnowledgeInUse:
@@ -370,12 +370,21 @@ class OpenWorldSession:
             embed_unknowns(self.unknowns(), lambda crops: embed_crops(knowledge, crops)),
         )
 
-    def _release_known(self, knowledge: Knowledge, new: set[str]) -> None:
-        """Other unknown objects may be of a class that was just learned."""
+    def _release_known(self, in_use: KnowledgeInUse, new: set[str]) -> None:
+        """Other unknown objects may be of a class that was just learned.
+
+        To be named is not enough to be let go: while few classes are known, one accepts what
+        merely resembles it, and the views of another object would be lost. It must look the same.
+        """
+        knowledge, least = in_use.knowledge, self._unknowns.config.same_similarity
         waiting = [entry for entry in self.unknowns() if entry.state == UnknownState.WAITING]
         labels = label_unknowns(waiting, lambda crops: label_crops(knowledge, crops))
         for unknown_id, label in labels.items():
-            if label in new:
+            embedding = in_use.unknown_embeddings.get(unknown_id)
+            if label not in new or embedding is None:  # or it was announced meanwhile
+                continue
+            mean = knowledge.model.head.means.value[knowledge.labels.index(label)].cpu().numpy()
+            if embedding @ mean >= least * np.linalg.norm(mean):
                 self._unknowns.release(unknown_id, label)
 
     def _agree_with_jobs(self) -> None:

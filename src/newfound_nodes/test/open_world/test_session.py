@@ -284,6 +284,15 @@ def test_an_unknown_of_a_class_that_was_learned_otherwise_is_released(make_sessi
     assert session.unknowns() == []
 
 
+def test_an_unknown_that_a_new_class_names_but_that_looks_different_waits_on(make_session, show):
+    session = make_session(unknowns=UnknownsConfig(announce_after=3, same_similarity=1.0))
+    session.forget("red")
+    (unknown_id,) = show(session, RED, 8).unknown_ids
+    session.restore(1)
+    assert show(session, RED).detections[0].label == "red"
+    assert [entry.id for entry in session.unknowns()] == [unknown_id], "its views are not lost"
+
+
 def test_an_unknown_that_new_knowledge_does_not_know_either_waits_on(make_session, show):
     session = make_session()
     session.forget("red")
