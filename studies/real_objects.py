@@ -3,7 +3,7 @@
 
     python -m studies.real_objects --data grocery50 --out DIR
 
-`models/blank` has seen 30 of the 50 classes and forgotten their names. Of the 20 others, ten are
+`models/blank` has seen the 30 choice classes and forgotten their names. Of the 20 others, ten are
 learned from 1, 5 or 20 training images each and ten stay unknown; the test images, from other
 shops, are then named or rejected. Five draws of classes and images. `models/groceries` knows all
 50; unknown to it are the objects of `--unknown`, a folder of pictures of other things. Writes
@@ -27,10 +27,11 @@ from newfound_core.knowledge.contents import Knowledge, read_knowledge
 from newfound_core.open_world.head import Decision, OpenWorldHead
 from newfound_core.open_world.metrics import evaluate
 from newfound_training.data import load_pixels, open_images
-from newfound_training.openworld.dataset import make_protocol
+from newfound_training.openworld.dataset import reported_classes
 from tests import ROOT
 
 VIEWS, DRAWS, LEARNED = (1, 5, 20), 5, 10
+CHOICE_CLASSES = 30  # as in the preset blank
 Embeddings = dict[str, Tensor]  # by class
 
 
@@ -69,7 +70,7 @@ def blank_rows(data: Path) -> list[dict[str, Any]]:
     """Learning from a few views, starting with nothing."""
     knowledge = read_knowledge(ROOT / "models" / "blank")
     training, test = (embeddings(knowledge, data, split) for split in ("train", "test"))
-    apart = make_protocol(sorted(training), known=30, initial=0, per_step=4, order=0).unknown
+    apart = reported_classes(sorted(training), CHOICE_CLASSES)
     rows = []
     for views in VIEWS:
         metrics, answers = [], []

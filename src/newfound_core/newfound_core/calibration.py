@@ -96,22 +96,29 @@ class Trial:
         return -(likely[known].mean() + likely[~known].mean()) / 2
 
 
-def fit_calibration(trials: Sequence[Trial]) -> Calibration | None:
-    """Fit a calibration on trials, which count alike; None where they say nothing."""
+def fit_calibration(
+    trials: Sequence[Trial], weights: tuple[float, ...] | None = None
+) -> Calibration | None:
+    """Fit a calibration on trials, which count alike; None where they say nothing.
+
+    With `weights`, those of the facts are as given.
+    """
     trials = [trial for trial in trials if trial.says_something()]
     if sum(len(trial.truth) for trial in trials) < _FEWEST_SAMPLES:
         return None
     # In units of its spread, so that one start and one optimiser serve every head.
     spread = torch.cat([t.evidence[t.evidence.isfinite()].double() for t in trials]).std()
     unit = float(spread.clamp_min(1e-12))
-    facts = trials[0].facts.shape[1]
+    fixed = None if weights is None else spread.new_tensor(weights)
+    fitted = trials[0].facts.shape[1] if fixed is None else 0
     # The logarithm of the slope, the bias, the weights.
-    values = spread.new_zeros(2 + facts).requires_grad_()
+    values = spread.new_zeros(2 + fitted).requires_grad_()
     optimiser = torch.optim.LBFGS([values], max_iter=_STEPS, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         optimiser.zero_grad()
-        parts = [t.surprise(values[0].exp() / unit, values[1], values[2:]) for t in trials]
+        of_facts = values[2:] if fixed is None else fixed
+        parts = [t.surprise(values[0].exp() / unit, values[1], of_facts) for t in trials]
         # A weak pull towards the start keeps separable samples from an infinite slope.
         total = torch.stack(parts).mean() + 1e-3 * values.square().sum()
         total.backward()
@@ -119,10 +126,19 @@ def fit_calibration(trials: Sequence[Trial]) -> Calibration | None:
 
     with torch.enable_grad():
         optimiser.step(loss)
-    log_slope, bias, *weights = values.tolist()
-    slope = math.exp(log_slope) / unit
-    finite = all(math.isfinite(value) for value in (slope, bias, *weights))
-    return Calibration(slope, bias, tuple(weights)) if finite else None
+    log_slope, bias, *found = values.tolist()
+    slope, found = math.exp(log_slope) / unit, found if weights is None else list(weights)
+    finite = all(math.isfinite(value) for value in (slope, bias, *found))
+    return Calibration(slope, bias, tuple(found)) if finite else None
+
+
+def surprise(trials: Sequence[Trial], calibration: Calibration) -> float:
+    """Mean negative log likelihood of trials."""
+    slope, bias, weights = (
+        torch.tensor(value, dtype=torch.float64)
+        for value in (calibration.slope, calibration.bias, calibration.weights)
+    )
+    return float(torch.stack([t.surprise(slope, bias, weights) for t in trials]).mean())
 
 
 def calibration_error(confidence: Tensor, right: Tensor, bins: int = 15) -> float | None:

@@ -38,7 +38,7 @@ METHODS: dict[str, Method] = {
     "nno": _OPEN_WORLD,
     "deepnno": _OPEN_WORLD,
     "bdoc": _OPEN_WORLD,
-    "plda": _OPEN_WORLD,
+    "ridge_lda": _OPEN_WORLD,
     "regions": Method(""),  # finds objects without naming them; its one label is "object"
 }
 

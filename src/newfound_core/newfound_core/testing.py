@@ -18,6 +18,7 @@ from newfound_core.open_world.learner import learn_step
 from newfound_core.open_world.memory import Memory, MemoryConfig, Sample
 from newfound_core.open_world.memory_store import save_memory
 from newfound_core.open_world.model import OpenWorldModel
+from newfound_core.open_world.ridge_lda import RidgeLda
 from newfound_core.open_world.step_config import StepConfig
 from newfound_core.places import BsfClassifier, PlaceClassifier, WbnClassifier
 from newfound_core.preprocessing import Preprocessing, default_preprocessing
@@ -115,7 +116,7 @@ def tiny_blank(folder: Path) -> Path:
     """A tiny open-world checkpoint that knows no class, with a background of twelve colours."""
     torch.manual_seed(0)
     backbone = build_backbone("cifar_resnet20", width=0.25)
-    model = OpenWorldModel(backbone, build_head("plda", backbone.feature_dim))
+    model = OpenWorldModel(backbone, build_head("ridge_lda", backbone.feature_dim))
     preprocessing = Preprocessing(16)
     colours = np.random.default_rng(0).integers(0, 255, (12, 3)).tolist()
     samples = [
@@ -125,8 +126,8 @@ def tiny_blank(folder: Path) -> Path:
     ]
     memory = Memory(MemoryConfig(120))
     learned = learn_step(model, samples, memory, Inputs(preprocessing)).model
-    for label in learned.labels:
-        learned.head.forget(label)
+    assert isinstance(learned.head, RidgeLda)
+    learned.head.forget_names()
     return save_model(
         folder, learned, [], preprocessing, write_memory=lambda place: save_memory(memory, place)
     )

@@ -51,7 +51,7 @@ MAKE = {
     "wbn latent": lambda: WbnClassifier(network(), 3, 2, WbnConfig(latent=True)),
     "wbn on the default": lambda: WbnClassifier(network("efficientnet_lite0"), 3, 2),
     "bsf": lambda: BsfClassifier(network(), 3, 2),
-    **{m: lambda m=m: open_world(m) for m in ("ncm", "nno", "deepnno", "bdoc", "plda")},
+    **{m: lambda m=m: open_world(m) for m in ("ncm", "nno", "deepnno", "bdoc", "ridge_lda")},
 }
 
 

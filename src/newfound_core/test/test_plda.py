@@ -10,7 +10,6 @@ from newfound_core.errors import DataError
 from newfound_core.plda import (
     Background,
     class_densities,
-    cross_fitted_calibration,
     fit_background,
     log_ratios,
 )
@@ -100,18 +99,3 @@ def test_more_views_make_a_class_surer_of_its_own_and_of_others():
         far.append(log_ratios(background, densities, other).evidence.mean())
     assert near[1] > near[0] > 0
     assert far[1] < 0
-
-
-def test_the_calibration_needs_classes_and_holds_for_new_ones():
-    features, labels, *_ = world(classes=60, views=30)
-    variants = torch.stack([features, features + 0.1 * torch.randn_like(features)], 1)
-
-    def fit(part, numbers):
-        return fit_background(part, numbers, 6)
-
-    assert cross_fitted_calibration(variants[:200], labels[:200], fit) is None
-    found = cross_fitted_calibration(variants, labels, fit)
-    assert found is not None
-    assert len(found.weights) == 2
-    # The model is true here, so that its own probabilities are right: the slope is one.
-    assert 0.6 < found.slope < 1.5

@@ -56,6 +56,8 @@ class BdocConfig(HeadConfig):
     # Threshold of a class that is added without training, relative to the median of those before.
     # Views of one thing in one place do not tell how far others lie; docs/results.md has numbers.
     added_threshold_factor: float = 1.1
+    # Only samples whose nearest class is their own set the thresholds, as in the later code.
+    thresholds_from_correct: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,6 +67,11 @@ class BdocConfig(HeadConfig):
         self._at_least("shared_threshold_samples", 0)
         self._within("shared_threshold_percentile", 0, 100)
         self._at_least("added_threshold_factor", 0)
+
+    @classmethod
+    def as_released(cls) -> "BdocConfig":
+        """Return the form of the authors' later code: one deviation, thresholds from the right."""
+        return cls(distance="norm", thresholds_from_correct=True)
 
     @classmethod
     def as_printed(cls) -> "BdocConfig":
@@ -143,6 +150,10 @@ class Bdoc(OpenWorldHead):
     def fit_thresholds(self, features: Tensor, labels: Tensor) -> None:
         """Set each threshold to the minimum of the margin loss, with the features frozen."""
         distances = self.distances(features)
+        if self.config.thresholds_from_correct:
+            right = distances.argmin(1) == labels
+            missed = ~torch.isin(labels, labels[right])  # of such a class all samples count
+            distances, labels = distances[right | missed], labels[right | missed]
         thresholds = exact_thresholds(distances, labels)
         if self.config.shared_threshold_samples > 0:
             shared = percentile_threshold(

@@ -9,10 +9,10 @@ from newfound_core.open_world.bdoc import Bdoc
 from newfound_core.open_world.deep_nno import DeepNno
 from newfound_core.open_world.head import OpenWorldHead
 from newfound_core.open_world.ncm import NearestClassMean, NearestNonOutlier
-from newfound_core.open_world.plda import Plda
+from newfound_core.open_world.ridge_lda import RidgeLda
 
 HEADS: dict[str, type[OpenWorldHead]] = {
-    head.name: head for head in (NearestClassMean, NearestNonOutlier, DeepNno, Bdoc, Plda)
+    head.name: head for head in (NearestClassMean, NearestNonOutlier, DeepNno, Bdoc, RidgeLda)
 }
 
 # Chosen on the choice classes of CIFAR-100 with the default network: `evaluate-openworld --preset
@@ -28,7 +28,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
         "rejected_weight": 9.0,
     },
     "bdoc": {"learning_rate": 0.01},
-    "plda": {"learning_rate": 0.01},
+    "ridge_lda": {"learning_rate": 0.01},
 }
 
 
@@ -47,7 +47,8 @@ def build_head(name: str, dimension: int, **options: Any) -> OpenWorldHead:
 def head_from_options(options: Mapping[str, Any]) -> OpenWorldHead:
     """Make a head from what `options()` of another returned, ready for `load_tensors`."""
     expected = {"method", "dimension", "labels", "steps", "config"}
-    found = set(options) - {"calibration"}  # which earlier versions did not write
+    # Earlier versions did not write the first; the second is of `ridge_lda`.
+    found = set(options) - {"calibration", "sizes"}
     if found != expected:
         wrong = ", ".join(sorted(found ^ expected))
         raise CheckpointError(f"the options of an open-world head lack or exceed: {wrong}")

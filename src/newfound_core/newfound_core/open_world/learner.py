@@ -138,12 +138,15 @@ class _Run:
         """
         samples, head = self.data.samples, self.model.head
         features, labels = self._features(samples, "means")
-        if head.has_background and (features_changed or head.steps == 0):
+        views = features
+        if head.has_background:
             vary = self.data.inputs.vary_held_out
             varied = [self._features(samples, "means", vary)[0]] if vary else []
-            head.fit_background(torch.stack([features, *varied], 1), labels)
+            views = torch.stack([features, *varied], 1)
+            if features_changed or head.steps == 0:
+                head.fit_background(views, labels)
         used = len(samples) if features_changed else len(self.data.new)
-        head.refit([(features[:used], labels[:used])], features_changed=features_changed)
+        head.refit([(views[:used], labels[:used])], features_changed=features_changed)
         return head.distances(features).gather(1, labels[:, None])[:, 0].tolist()
 
     def fit_thresholds(self, samples: list[Sample], before: int) -> ThresholdSamples:

@@ -7,6 +7,7 @@ import torch
 
 from newfound_core.errors import ConfigError
 from newfound_core.open_world.bdoc import Bdoc, BdocConfig
+from newfound_core.open_world.heads import build_head
 
 
 def head_of(points, **options):
@@ -148,3 +149,20 @@ def test_the_printed_values_are_at_hand():
 def test_senseless_options_are_refused(options):
     with pytest.raises(ConfigError):
         BdocConfig(**options)
+
+
+def test_thresholds_from_correct_samples_ignore_those_nearer_to_another_class():
+    features = torch.tensor([[0.0], [0.2], [0.9], [1.0], [1.2], [0.1], [5.0], [5.1]])
+    labels = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2])
+
+    def thresholds(kept, **options):
+        head = build_head("bdoc", 1, **options)
+        head.extend(["a", "b", "c"])
+        head.refit([(torch.tensor([[0.0], [1.0], [2.0]]), torch.arange(3))], features_changed=True)
+        head.fit_thresholds(features[kept], labels[kept])
+        return head.rejection_threshold
+
+    everything, right = torch.arange(8), torch.tensor([0, 1, 3, 4, 6, 7])
+    correct = thresholds(everything, thresholds_from_correct=True)
+    torch.testing.assert_close(correct, thresholds(right))
+    assert not torch.equal(correct, thresholds(everything))

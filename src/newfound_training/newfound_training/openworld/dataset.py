@@ -94,6 +94,14 @@ def reported_classes(classes: Sequence[str], count: int) -> list[str]:
     return [label for label in classes if label not in kept_apart]
 
 
+def chosen_classes(classes: Sequence[str], options: OpenWorldOptions) -> list[str]:
+    """The classes of a protocol: those for choices, those for reporting, or all."""
+    if options.classes == "all":
+        return list(classes)
+    pick = choice_classes if options.classes == "choice" else reported_classes
+    return pick(classes, options.choice_classes)
+
+
 Groups = dict[str, list[Sample]]  # by class
 
 

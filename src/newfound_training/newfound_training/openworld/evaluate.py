@@ -21,11 +21,10 @@ from newfound_training.openworld.dataset import (
     OpenWorldDataset,
     Protocol,
     build_network,
-    choice_classes,
+    chosen_classes,
     load_dataset,
     load_groups,
     make_protocol,
-    reported_classes,
 )
 from newfound_training.openworld.incremental import Incremental
 from newfound_training.openworld.options import EvaluateOpenWorldOptions, Setting, parse_row
@@ -91,7 +90,7 @@ class TableRuns:
         if self._loaded is None:
             groups = load_groups(self._options)
             backbone = build_network(self._options, self._run.seed)
-            classes = chosen_classes(groups.pixels.images, self._options)
+            classes = chosen_classes(groups.pixels.images.class_names, self._options)
             dataset = load_dataset(
                 self._options, groups, classes, self._run.device, backbone=backbone
             )
@@ -121,21 +120,13 @@ class TableRuns:
 
     def _protocol(self, images: ImageSet, order: int) -> Protocol:
         return make_protocol(
-            chosen_classes(images, self._options),
+            chosen_classes(images.class_names, self._options),
             known=self._options.known_classes,
             unknown=self._options.unknown_classes,
             initial=self._options.initial_classes,
             per_step=self._options.classes_per_step,
             order=order,
         )
-
-
-def chosen_classes(images: ImageSet, options: EvaluateOpenWorldOptions) -> list[str]:
-    """The classes of the protocol: those for choices, those for reporting, or all."""
-    if options.classes == "all":
-        return list(images.class_names)
-    pick = choice_classes if options.classes == "choice" else reported_classes
-    return pick(images.class_names, options.choice_classes)
 
 
 def _report(table_run: TableRun, records: list[dict[str, Any]]) -> None:

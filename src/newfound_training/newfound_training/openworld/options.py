@@ -49,9 +49,13 @@ class OpenWorldOptions(CommonOptions):
     frozen_stages: int = option(7, "stem and stages that never train; their output is cached")
     crops: int = option(2, "random variants kept of each image behind frozen stages")
     other_cameras: bool = option(
-        False, "variants also differ in resolution and light, as cameras do; for plda"
+        False, "variants also differ in resolution and light, as cameras do; for ridge_lda"
     )
 
+    choice_classes: int = option(20, "classes on which choices are made, never reported")
+    classes: Literal["reported", "choice", "all"] = option(
+        "all", "which classes of the data to use"
+    )
     known_classes: int = option(0, "how many classes are learned; 0: all, none stays unknown")
     unknown_classes: int = option(0, "how many of the others are shown as unknowns; 0: all")
     initial_classes: int = option(0, "classes of the first step; 0: all known ones")
@@ -85,7 +89,7 @@ class OpenWorldOptions(CommonOptions):
 class TrainOpenWorldOptions(OpenWorldOptions):
     """One method, one order of the classes, one checkpoint."""
 
-    method: Literal["ncm", "nno", "deepnno", "bdoc", "plda"] = option(
+    method: Literal["ncm", "nno", "deepnno", "bdoc", "ridge_lda"] = option(
         "bdoc", "see docs/training.md"
     )
     class_order: int = option(0, "number of the shuffling of the classes")
@@ -115,8 +119,9 @@ class EvaluateOpenWorldOptions(OpenWorldOptions):
         ("ncm", "nno", "deepnno", "bdoc", "joint: method=bdoc joint=true"),
         "each a method, or 'name: method=… option=value …'",
     )
-    choice_classes: int = option(20, "classes on which choices are made, never reported")
-    classes: Literal["reported", "choice", "all"] = option("reported", "which of them to use")
+    classes: Literal["reported", "choice", "all"] = option(
+        "reported", "which classes of the data to use"
+    )
     orders: int = option(3, "shufflings of the classes")
     seeds: int = option(2, "runs of each order")
 

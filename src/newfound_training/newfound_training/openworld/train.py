@@ -12,11 +12,13 @@ from newfound_core.models import save_model, write_model_card
 from newfound_core.open_world.memory import Memory, Sample
 from newfound_core.open_world.memory_store import save_memory
 from newfound_core.open_world.model import OpenWorldModel
+from newfound_core.open_world.ridge_lda import RidgeLda
 from newfound_core.open_world.step_config import EpochState
 from newfound_core.preprocessing import default_preprocessing
 from newfound_training.openworld.dataset import (
     ImageGroups,
     build_network,
+    chosen_classes,
     load_dataset,
     load_groups,
     make_protocol,
@@ -46,7 +48,7 @@ class Training:
     def incremental(self, log: TrainingLog) -> Incremental:
         """The steps of the protocol, ready to run."""
         protocol = make_protocol(
-            self.groups.pixels.images.class_names,
+            chosen_classes(self.groups.pixels.images.class_names, self.options),
             known=self.options.known_classes,
             unknown=self.options.unknown_classes,
             initial=self.options.initial_classes,
@@ -86,16 +88,18 @@ class Training:
         model = OpenWorldModel(self.backbone, outcome.model.head, outcome.model.embedding).eval()
         memory = image_memory(outcome.memory, self.groups, self.options.memory_quality)
         trained_on = ", ".join(model.labels)
+        metrics = _numbers(chosen(outcome.records[-1]))
         if self.options.blank:
-            for label in model.labels:
-                model.head.forget(label)
+            metrics = {}  # they are of classes that it no longer knows
+            assert isinstance(model.head, RidgeLda), "options refuse other heads"
+            model.head.forget_names()
             memory = Memory(memory.config)
         checkpoint = save_model(
             self.run.out / "checkpoint",
             model,
             model.labels,
             default_preprocessing(self.options.backbone, self.options.image_size),
-            provenance=self.run.provenance(_numbers(chosen(outcome.records[-1]))),
+            provenance=self.run.provenance(metrics),
             write_memory=lambda folder: save_memory(memory, folder),
             replace=True,
         )

@@ -10,7 +10,8 @@ import torch
 from newfound_core.storage import read_json
 from newfound_training.commands import main
 from newfound_training.data import open_images
-from newfound_training.openworld.evaluate import TableRun, TableRuns, chosen_classes
+from newfound_training.openworld.dataset import chosen_classes
+from newfound_training.openworld.evaluate import TableRun, TableRuns
 from newfound_training.openworld.options import EvaluateOpenWorldOptions, parse_row
 from newfound_training.running.command import Run
 
@@ -34,7 +35,9 @@ def test_a_run_is_kept_in_a_file_of_its_own(table_runs, tmp_path):
 def test_the_two_kinds_of_classes_have_nothing_in_common(squares):
     images = open_images(squares)
     found = {
-        kind: chosen_classes(images, EvaluateOpenWorldOptions(classes=kind, choice_classes=2))
+        kind: chosen_classes(
+            images.class_names, EvaluateOpenWorldOptions(classes=kind, choice_classes=2)
+        )
         for kind in ("choice", "reported", "all")
     }
     assert not set(found["choice"]) & set(found["reported"])
