@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from newfound_core.backbones import Backbone, build_backbone
 from newfound_core.backbones.efficientnet_lite import lite0_imagenet_weights
 from newfound_core.errors import ConfigError
+from newfound_core.onda.config import is_layer_choice
 from newfound_core.preprocessing import Preprocessing, default_preprocessing
 from newfound_core.rejection import build_rejection
 
@@ -20,7 +21,8 @@ class Classifier(nn.Module):
 
     With `output_norm` the logits are batch-normalised too: the thesis normalises AlexNet after
     each of its fully connected layers, the last included. With a `rejection` there is one logit
-    more, of "unknown".
+    more, of "unknown". `adaptive_layers` are the normalisation layers that ONDA moves unless told
+    otherwise, as `OndaConfig.layers`.
     """
 
     def __init__(
@@ -30,10 +32,14 @@ class Classifier(nn.Module):
         *,
         output_norm: bool = False,
         rejection: Mapping[str, Any] | None = None,
+        adaptive_layers: str = "all",
     ) -> None:
         super().__init__()
         if classes < 1:
             raise ConfigError(f"a classifier needs at least one class, got {classes}")
+        if adaptive_layers == "auto" or not is_layer_choice(adaptive_layers):
+            raise ConfigError(f"adaptive_layers must be all or last:n, got {adaptive_layers!r}")
+        self.adaptive_layers = adaptive_layers
         self.backbone = backbone
         self.output_norm = output_norm
         self.classifier = nn.Linear(backbone.feature_dim, classes)

@@ -153,7 +153,8 @@ def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
     if isinstance(model, PlaceClassifier):
         return "bn", more
     if isinstance(model, Classifier):
-        return "source", {"output_norm": model.output_norm} | more
+        own = {"output_norm": model.output_norm, "adaptive_layers": model.adaptive_layers}
+        return "source", own | more
     from newfound_core.detection.region_network import RegionNetwork
 
     if isinstance(model, RegionNetwork):

@@ -18,6 +18,7 @@ the frames do not belong to stays where it is, so the domains do not collapse in
 
 import math
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from newfound_core.errors import BackboneError, ConfigError
+from newfound_core.errors import BackboneError, ConfigError, DataError
 from newfound_core.onda.config import LIVE_OPTIONS, OndaConfig
 from newfound_core.onda.estimators import (
     BatchEstimator,
@@ -36,7 +37,7 @@ from newfound_core.onda.estimators import (
 )
 from newfound_core.onda.folding import (
     FoldedNetwork,
-    as_batch_of_one,
+    as_batch,
     fold,
     label_and_entropy,
     logits_of,
@@ -88,17 +89,23 @@ class Onda:
     """
 
     def __init__(
-        self, network: nn.Module, config: OndaConfig | None = None, *, inline: bool = True
+        self,
+        network: nn.Module,
+        config: OndaConfig | None = None,
+        *,
+        inline: bool = True,
+        logits: Callable[[Any], Tensor] = logits_of,
     ) -> None:
+        """`logits` finds those of the classes, [N, classes], in what the network returns."""
         if any(module.training for module in network.modules()):
             raise BackboneError(
                 "the network is in training mode: call network.eval() before adapting it"
             )
         self.network = network
         self.config = config or OndaConfig()
-        self._inline = inline
+        self._inline, self._logits = inline, logits
         self._lock = threading.RLock()
-        self._layers = NormalizationLayers(network)
+        self._layers = NormalizationLayers(network, self.config.layers)
         self._source = self._online = self._layers.read()
         self._fingerprint = self._layers.fingerprint(self._source)
         self._estimator = self._build_estimator()
@@ -120,35 +127,66 @@ class Onda:
 
     def predict(self, frame: Tensor) -> Tensor:
         """The logits [classes] of one frame, [C, H, W] or [1, C, H, W]; then learn from it."""
-        return logits_of(self(frame))[0]
+        frame = as_batch(frame)
+        if len(frame) != 1:
+            raise DataError(f"expected one frame, got {len(frame)}: call the adapter itself")
+        return self._logits(self(frame))[0]
 
     def probabilities(self, frame: Tensor) -> Tensor:
         """The class probabilities of one frame, which is learned from."""
         return self.predict(frame).softmax(-1)
 
+    def __call__(self, images: Tensor) -> Any:
+        """Run the network on one frame, and learn from it.
+
+        A frame is an image [C, H, W], or [N, C, H, W], the crops of N objects in it.
+        """
+        images = as_batch(images)
+        return self._run(images, [slice(0, len(images))])
+
+    def replay(self, frames: Tensor) -> Tensor:
+        """The logits of recorded frames [N, C, H, W], with the same result as one by one.
+
+        No statistics change between two updates, so all frames in between run at once.
+        """
+        logits = []
+        while len(frames):
+            count = max(1, self.config.frames_per_update - self._since_update)
+            chunk, frames = as_batch(frames[:count]), frames[count:]
+            each = [slice(i, i + 1) for i in range(len(chunk))]
+            logits.append(self._logits(self._run(chunk, each)))
+        return torch.cat(logits)
+
     @torch.no_grad()
-    def __call__(self, frame: Tensor) -> Any:
-        """Run the network on one frame, and learn from it."""
-        frame = as_batch_of_one(frame)
+    def _run(self, images: Tensor, frames: Sequence[slice]) -> Any:
+        """Run the network once on the images of one or more frames, and learn from these."""
         with self._lock:
-            self._status.frames += 1
-            counts = self._counts(frame)
-            if counts:
-                self._fold(frame)
-                self._estimator.start(frame)
+            self._status.frames += len(frames)
+            counted = [self._observations(part) for part in frames if self._counts(images[part])]
+            observations = [part for parts in counted for part in parts]
+            if counted:
+                self._fold(images)
+                self._estimator.start(images, observations)
             try:
-                output = (self._folded or self).network(frame)
+                output = (self._folded or self).network(images)
             finally:
-                sample = self._estimator.finish()
-            if counts:
-                self._learn(sample, output)
+                samples = iter(self._estimator.finish())
+            for parts in counted:
+                self._learn(parts, [next(samples) for _ in parts], output)
+            self._update_if_due()
             return output
 
-    def _fold(self, frame: Tensor) -> None:
+    def _observations(self, frame: slice) -> list[slice]:
+        """Images that are remembered together: a memory of classes holds each on its own."""
+        if not self.config.balanced:
+            return [frame]
+        return [slice(i, i + 1) for i in range(frame.start, frame.stop)]
+
+    def _fold(self, images: Tensor) -> None:
         """Serve with the folded network from the first frame that is finite on, if that works."""
         if not self._tried_to_fold:
             self._tried_to_fold = True
-            self._folded = fold(self._layers, frame)
+            self._folded = fold(self._layers, images)
             if self._folded is not None:
                 self._estimator.serve_with(self._folded)
 
@@ -165,21 +203,24 @@ class Onda:
             return False
         return True
 
-    def _learn(self, sample: Any | None, output: Any) -> None:
-        """Remember a frame; update if it completes the number and updates run inline."""
-        if sample is None:
+    def _learn(self, parts: Sequence[slice], samples: Sequence[Any | None], output: Any) -> None:
+        """Remember a frame."""
+        if any(sample is None for sample in samples):
             self._status.rejected += 1
             return
-        observation = Observation(sample)
-        if self.config.balanced or self.config.anchor:
-            logits = logits_of(output)[0]
-            observation.label, observation.uncertainty = label_and_entropy(logits)
-            self._anchor.note(observation.uncertainty)
-            if self.config.balanced and isinstance(self._memory, LatestFrames):
-                self._memory = BalancedMemory(self.config.memory_size, len(logits))
-        self._memory.add(observation, self.config.frames_per_update)
+        for part, sample in zip(parts, samples, strict=True):
+            observation = Observation(sample)
+            if self.config.balanced or self.config.anchor:
+                logits = self._logits(output)[part]
+                observation.label, observation.uncertainty = label_and_entropy(logits.mean(0))
+                self._anchor.note(observation.uncertainty)
+                if self.config.balanced and isinstance(self._memory, LatestFrames):
+                    self._memory = BalancedMemory(self.config.memory_size, logits.shape[1])
+            self._memory.add(observation, self.config.frames_per_update)
         self._status.counted += 1
         self._since_update += 1
+
+    def _update_if_due(self) -> None:
         if self._inline and (update := self.pending_update()) is not None:
             self.apply(update.estimate())
 
@@ -275,11 +316,18 @@ class Onda:
             status = self._status
             counters = {"frames": status.frames, "updates": status.updates}
             online = self._online
-        write_state(Path(path), online, counters, self._fingerprint, self.config)
+        write_state(
+            Path(path),
+            self._layers,
+            online,
+            counters=counters,
+            fingerprint=self._fingerprint,
+            config=self.config,
+        )
 
     def restore(self, path: Path | str) -> None:
         """Go on from a saved state; a state of another network is a `CheckpointError`."""
-        online, counters = read_state(Path(path), len(self._source.mean), self._fingerprint)
+        online, counters = read_state(Path(path), self._layers, self._fingerprint)
         like = self._source.mean
         with self._lock:
             self._switch_to(Statistics(online.mean.to(like), online.variance.to(like)))

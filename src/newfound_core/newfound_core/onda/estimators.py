@@ -75,11 +75,11 @@ class Estimate:
 class Estimator(Protocol):
     """Contract of estimators: frames become samples, which a memory can keep, and an estimate."""
 
-    def start(self, frame: Tensor) -> None:
-        """Called before a frame that counts is predicted."""
+    def start(self, images: Tensor, observations: Sequence[slice]) -> None:
+        """Called before images are predicted, of which some make up an observation each."""
 
-    def finish(self) -> Any | None:
-        """Called after it: the frame's sample, or None if it must not be used."""
+    def finish(self) -> list[Any | None]:
+        """Called after it: a sample for each observation, or None if it must not be used."""
 
     def estimate(self, samples: Sequence[Any], current: Statistics) -> Estimate:
         """Statistics of the frames behind `samples`; may run in another thread."""
@@ -203,55 +203,118 @@ class FrameSamples:
 
 
 def sample_grid(x: Tensor, positions: int, frame: int) -> Tensor:
-    """About `positions` values of each channel, on a regular grid, as [N, ..., channels].
+    """About `positions` values of each channel of each image, as [N, values, channels].
 
-    The grid moves with the number of the frame, so that in time every position is seen.
-    Channels come last because copying and summing are then long loops over them.
+    Rows and columns lie evenly apart and move with the number of the frame, such that in time
+    every position is seen equally often. Channels come last because copying and summing are
+    then long loops over them.
     """
     if x.dim() != 4:
         return x.movedim(1, -1)
     images, channels, height, width = x.shape
-    step = max(1, round(math.sqrt(height * width / positions)))
-    down, right = min(step, height), min(step, width)
     image, channel, row, column = x.stride()
-    offset = frame % down * row + frame // down % right * column
-    # One view instead of a chain of slices: this runs for every layer of every frame.
-    return x.as_strided(
-        (images, height // down, width // right, channels),
-        (image, row * down, column * right, channel),
-        x.storage_offset() + offset,
-    )
+    grid = Grid.of(height, width, positions)
+    # Views instead of permuting and reshaping: this runs for every layer of every frame.
+    if grid.is_regular:
+        down, right = grid.shifts(frame)
+        return x.as_strided(
+            (images, grid.rows, grid.columns, channels),
+            (image, row * (height // grid.rows), column * (width // grid.columns), channel),
+            x.storage_offset() + down * row + right * column,
+        )
+    if row != width * column:  # a part of a larger map
+        return sample_grid(x.contiguous(), positions, frame)
+    chosen = grid.indices(frame % grid.period, x.device)
+    # Selecting along the dimension that lies as in memory does not copy the whole map.
+    start = x.storage_offset()
+    if channel == 1:
+        flat = x.as_strided((images, height * width, channels), (image, column, 1), start)
+        return flat.index_select(1, chosen)
+    flat = x.as_strided((images, channels, height * width), (image, channel, column), start)
+    return flat.index_select(2, chosen).movedim(1, -1)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Positions of a map, evenly apart, that shift from frame to frame.
+
+    With n places on an axis, floor((k size + shift) / n) for k < n is one in each nth part; over
+    all shifts below `size` every place comes n times. Multiples of the greatest common divisor of
+    n and size are enough.
+    """
+
+    height: int
+    width: int
+    rows: int
+    columns: int
+
+    @staticmethod
+    @functools.cache
+    def of(height: int, width: int, positions: int) -> "Grid":
+        """The grid of about so many positions."""
+        step = max(1.0, math.sqrt(height * width / positions))
+        return Grid(height, width, max(1, round(height / step)), max(1, round(width / step)))
+
+    @functools.cached_property
+    def is_regular(self) -> bool:
+        """Whether all places of an axis are equally far apart."""
+        return self.height % self.rows == 0 and self.width % self.columns == 0
+
+    @functools.cached_property
+    def period(self) -> int:
+        """Number of shifts after which the grid comes again."""
+        return self._row_period * (self.width // math.gcd(self.width, self.columns))
+
+    @functools.cached_property
+    def _row_period(self) -> int:
+        return self.height // math.gcd(self.height, self.rows)
+
+    def shifts(self, frame: int) -> tuple[int, int]:
+        """How far rows and columns are shifted, in units of the divisor."""
+        number = frame % self.period
+        return number % self._row_period, number // self._row_period
+
+    @functools.lru_cache(maxsize=10_000)  # noqa: B019 - a handful of grids, kept by `of` anyway
+    def indices(self, frame: int, device: torch.device) -> Tensor:
+        """The positions in the flattened map."""
+        axes = (self.height, self.rows), (self.width, self.columns)
+        rows, columns = (
+            (torch.arange(n) * size + shift * math.gcd(size, n)) // n
+            for (size, n), shift in zip(axes, self.shifts(frame), strict=True)
+        )
+        return (rows[:, None] * self.width + columns).flatten().to(device)
 
 
 class BatchEstimator:
     """Estimator that runs frames through a twin whose normalisation works as in training.
 
     The twin shares the network's parameters but has its own statistics, so it can run in
-    another thread while the network serves. Only its normalisation layers are in training
-    mode: dropout and everything else behave as in prediction.
+    another thread while the network serves. Only its adapting normalisation layers are in
+    training mode: dropout and everything else behave as in prediction.
     """
 
     def __init__(self, layers: NormalizationLayers) -> None:
         shared: dict[int, Any] = {id(p): p for p in layers.network.parameters()}
         self._twin = copy.deepcopy(layers.network, shared)
-        self._layers = NormalizationLayers(self._twin)
+        self._layers = NormalizationLayers(self._twin, layers.layers)
         self._lock = threading.Lock()
-        self._frame: Tensor | None = None
+        self._kept: list[Tensor] = []
         self._weights: dict[int, Tensor | float] = {}
-        for index, module in enumerate(self._layers.modules):
+        for index in self._layers.adapting:
+            module = self._layers.modules[index]
             # With momentum 1 the running statistics become those of the batch, unbiased with
             # the layer's own number of values.
             module.training, module.momentum = True, 1.0
             module.register_forward_pre_hook(partial(self._note, index))
 
-    def start(self, frame: Tensor) -> None:
-        """Keep the frame; the caller may reuse its memory."""
-        self._frame = frame.detach().clone()
+    def start(self, images: Tensor, observations: Sequence[slice]) -> None:
+        """Keep the images; the caller may reuse their memory."""
+        self._kept = [images[part].detach().clone() for part in observations]
 
-    def finish(self) -> Tensor | None:
-        """The frame that was kept."""
-        frame, self._frame = self._frame, None
-        return frame
+    def finish(self) -> list[Any | None]:
+        """The images that were kept."""
+        kept, self._kept = self._kept, []
+        return list(kept)
 
     def _note(self, index: int, module: nn.Module, inputs: tuple[Any]) -> None:
         self._weights[index] = mean_assignment(module)
@@ -259,7 +322,7 @@ class BatchEstimator:
     @torch.no_grad()
     def estimate(self, samples: Sequence[Tensor], current: Statistics) -> Estimate:
         """Statistics of the frames in one pass; safe beside passes of the network itself."""
-        frames = torch.cat([s for s in samples if s.shape == samples[-1].shape])
+        frames = torch.cat([s for s in samples if s.shape[1:] == samples[-1].shape[1:]])
         if len(frames) < 2:  # the camera has just changed its format
             return Estimate(current, torch.zeros_like(current.mean))
         if frames.dim() == 4:
@@ -293,18 +356,18 @@ class StreamingEstimator:
     """Estimator that hooks the inputs of the layers; adds no pass and keeps no frame."""
 
     def __init__(self, layers: NormalizationLayers, positions_per_frame: int) -> None:
-        self._layers = layers
-        self._samples = FrameSamples(layers.channels, positions_per_frame)
+        self._layers, self._positions = layers, positions_per_frame
+        self._samples: list[FrameSamples] = []  # one for each observation of a pass
+        self._observations: Sequence[slice] = ()
         self._frames = 0  # shifts the grid from frame to frame
-        self._listening = False
-        self._weights: dict[int, Tensor | float] = {}
+        self._weights: list[dict[int, Tensor | float]] = []
         self._folded: FoldedNetwork | None = None
         self._handles = self._listen_to(layers.modules)
 
     def _listen_to(self, modules: Sequence[nn.Module]) -> list[RemovableHandle]:
         return [
-            module.register_forward_pre_hook(partial(self._observe, index))
-            for index, module in enumerate(modules)
+            modules[index].register_forward_pre_hook(partial(self._observe, index))
+            for index in self._layers.adapting
         ]
 
     def serve_with(self, folded: FoldedNetwork) -> None:
@@ -313,26 +376,31 @@ class StreamingEstimator:
         self._folded = folded
         self._handles = self._listen_to(folded.observed)
 
-    def start(self, frame: Tensor) -> None:
+    def start(self, images: Tensor, observations: Sequence[slice]) -> None:
         """Listen to the next pass."""
-        self._samples.begin()
-        self._listening = True
-        self._frames += 1
+        while len(self._samples) < len(observations):
+            self._samples.append(FrameSamples(self._layers.channels, self._positions))
+        for samples in self._samples:
+            samples.begin()
+        self._weights = [{} for _ in observations]
+        self._observations = observations
 
     def _observe(self, index: int, module: nn.Module, inputs: tuple[Any]) -> None:
-        if not self._listening:
-            return
-        self._samples.take(index, inputs[0], self._frames)
-        if not self._layers.plain:
-            self._weights[index] = mean_assignment(module)
+        for number, part in enumerate(self._observations):
+            self._samples[number].take(index, inputs[0][part], self._frames + number + 1)
+            if not self._layers.plain:
+                self._weights[number][index] = mean_assignment(module, part)
 
     @torch.no_grad()
-    def finish(self) -> FrameStatistics | None:
-        """Statistics of the pass, or None if some of them are not finite."""
-        if not self._listening:
-            return None
-        self._listening = False
-        found = self._samples.statistics()
+    def finish(self) -> list[Any | None]:
+        """Statistics of each observation of the pass, None if some of them are not finite."""
+        count, self._observations = len(self._observations), ()
+        self._frames += count
+        return [self._finished(number) for number in range(count)]
+
+    def _finished(self, number: int) -> FrameStatistics | None:
+        samples = self._samples[number]
+        found = samples.statistics()
         if found is None:
             return None
         mean, variance = found
@@ -342,8 +410,8 @@ class StreamingEstimator:
             mean, variance = self._folded.unfold(mean, variance)
         weights = None
         if not self._layers.plain:
-            weights = self._layers.per_domain(self._weights, like=mean)
-        return FrameStatistics(mean, variance, self._samples.counts(), weights)
+            weights = self._layers.per_domain(self._weights[number], like=mean)
+        return FrameStatistics(mean, variance, samples.counts(), weights)
 
     @torch.no_grad()
     def estimate(self, samples: Sequence[FrameStatistics], current: Statistics) -> Estimate:
@@ -356,8 +424,9 @@ class StreamingEstimator:
                 [s.weights for s in samples if s.weights is not None]
             )
         share, correction = merge_weights(counts, assigned)
-        if (share == share[:, :1]).all():
-            share = share[:, :1]  # the usual case, and much cheaper than a weight per row
+        running = share[:, (counts > 0).any(0)]
+        if (running == running[:, :1]).all():
+            share = running[:, :1]  # the usual case, and much cheaper than a weight per row
         else:
             share = share.index_select(1, layers.row_group)
         means = layers.to_rows(torch.stack([s.mean for s in samples]).to(like))
@@ -392,10 +461,10 @@ def merge_weights(counts: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     return share, 1 / (1 - inverse_n).clamp(min=1e-6)
 
 
-def mean_assignment(module: nn.Module) -> Tensor | float:
-    """The share of each domain in the images of the pass that runs now."""
+def mean_assignment(module: nn.Module, images: slice = slice(None)) -> Tensor | float:
+    """The share of each domain in some images of the pass that runs now."""
     if not isinstance(module, DomainBatchNorm) or module.domains == 1:
         return 1.0
     weights = module.assignment.weights
     assert weights is not None  # the layer itself refuses to run without
-    return weights if weights.dim() == 1 else weights.mean(0)
+    return weights if weights.dim() == 1 else weights[images].mean(0)

@@ -22,13 +22,13 @@ from newfound_core.errors import DataError
 from newfound_core.onda.statistics import NormalizationLayers, Statistics
 
 
-def as_batch_of_one(frame: Tensor) -> Tensor:
-    """One frame with its batch dimension; anything else is a `DataError`."""
-    batch = frame[None] if frame.dim() in (1, 3) else frame
-    if batch.dim() not in (2, 4) or batch.shape[0] != 1 or not batch.is_floating_point():
+def as_batch(images: Tensor) -> Tensor:
+    """One or more images with their batch dimension; anything else is a `DataError`."""
+    batch = images[None] if images.dim() in (1, 3) else images
+    if batch.dim() not in (2, 4) or len(batch) == 0 or not batch.is_floating_point():
         raise DataError(
-            f"expected one frame, a float tensor [C, H, W] or [1, C, H, W] (or a feature vector), "
-            f"got {frame.dtype} {list(frame.shape)}"
+            f"expected images, a float tensor [C, H, W] or [N, C, H, W] (or feature vectors), "
+            f"got {images.dtype} {list(images.shape)}"
         )
     return batch
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from newfound_core.errors import BackboneError, CheckpointError
 from newfound_core.normalization import DomainBatchNorm
-from newfound_core.onda.config import OndaConfig
+from newfound_core.onda.config import OndaConfig, adapting_layers
 from newfound_core.storage import write_bytes
 
 
@@ -40,9 +40,13 @@ class Statistics:
 
 
 class NormalizationLayers:
-    """The batch normalisation layers of a network, in order, and how rows map to them."""
+    """The batch normalisation layers of a network, in order, and how rows map to them.
 
-    def __init__(self, network: nn.Module) -> None:
+    `layers` are those that follow the stream, as in `OndaConfig`; the rows of the others are
+    part of the statistics, but never move.
+    """
+
+    def __init__(self, network: nn.Module, layers: str = "all") -> None:
         self.network = network
         found = [(name, m) for name, m in network.named_modules() if _has_statistics(m)]
         if not found:
@@ -51,6 +55,8 @@ class NormalizationLayers:
                 "so there is nothing to adapt: choose a backbone with BN layers"
             )
         self.names = [name for name, _ in found]
+        self.layers = getattr(network, "adaptive_layers", "all") if layers == "auto" else layers
+        self.adapting = adapting_layers(self.layers, len(found))
         self.modules = [module for _, module in found]
         self.domains = [getattr(module, "domains", 1) for module in self.modules]
         self.channels = [_mean(module).shape[-1] for module in self.modules]
@@ -148,7 +154,7 @@ def _variance(module: nn.Module) -> Tensor:
 
 @dataclass(frozen=True)
 class Drift:
-    """Symmetric KL divergence between source and current Gaussians, in nats."""
+    """Symmetric KL divergence between source and current Gaussians of adapting layers, nats."""
 
     per_layer: dict[str, float]  # averaged over the channels (and domains) of the layer
 
@@ -173,28 +179,37 @@ def measure_drift(layers: NormalizationLayers, source: Statistics, now: Statisti
     divergence = ((v0 + square) / v1 + (v1 + square) / v0) / 2 - 1
     sums = torch.zeros(len(layers.names), dtype=torch.float64, device=divergence.device)
     sums.index_add_(0, layers.row_layer, divergence)
-    averages = sums / torch.bincount(layers.row_layer)
-    return Drift(dict(zip(layers.names, averages.tolist(), strict=True)))
+    averages = (sums / torch.bincount(layers.row_layer)).tolist()
+    return Drift({layers.names[index]: averages[index] for index in layers.adapting})
 
 
-FORMAT = "newfound onda state 1"
+FORMAT = "newfound onda state 2"
 
 
 def write_state(
-    path: Path, online: Statistics, counters: dict[str, int], fingerprint: str, config: OndaConfig
+    path: Path,
+    layers: NormalizationLayers,
+    online: Statistics,
+    *,
+    counters: dict[str, int],
+    fingerprint: str,
+    config: OndaConfig,
 ) -> None:
     """Write the file in one step: a crash leaves the old one or the new one, never half."""
     tensors = {"mean": online.mean.cpu(), "variance": online.variance.cpu()}
     metadata = {
         "format": FORMAT,
         "network": fingerprint,
+        "layers": f"last:{len(layers.adapting)}",
         "counters": json.dumps(counters),
         "config": json.dumps(asdict(config)),  # for the reader; statistics fit any options
     }
     write_bytes(path, save(tensors, metadata))
 
 
-def read_state(path: Path, rows: int, fingerprint: str) -> tuple[Statistics, dict[str, int]]:
+def read_state(
+    path: Path, layers: NormalizationLayers, fingerprint: str
+) -> tuple[Statistics, dict[str, int]]:
     """The statistics and counters of a file, or a `CheckpointError` that says what is wrong."""
     tensors, metadata = _open(path)
     if metadata.get("format") != FORMAT:
@@ -208,9 +223,17 @@ def read_state(path: Path, rows: int, fingerprint: str) -> tuple[Statistics, dic
             "fit only the parameters and source statistics they were made with. Delete the file "
             "to start from the source, or load the checkpoint it was saved with"
         )
+    adapting = f"last:{len(layers.adapting)}"
+    if metadata.get("layers") != adapting:
+        raise CheckpointError(
+            f"{path} was saved with layers {metadata.get('layers')} adapting, now it is "
+            f"{adapting}: statistics fit only the layers before them that they were made with. "
+            "Set `layers` to what it was, or delete the file to start from the source"
+        )
     mean, variance = tensors.get("mean"), tensors.get("variance")
     if set(tensors) != {"mean", "variance"} or mean is None or variance is None:
         raise CheckpointError(f"{path} holds {sorted(tensors)}, expected mean and variance")
+    rows = len(layers.row_layer)
     good = mean.shape == variance.shape == (rows,) and _valid(mean, variance)
     if not good:
         raise CheckpointError(

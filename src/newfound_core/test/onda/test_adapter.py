@@ -335,9 +335,94 @@ def test_a_network_in_training_mode_is_refused(network):
         Onda(network.train())
 
 
-def test_a_batch_of_frames_is_refused(network):
+def test_several_frames_are_not_one_prediction(network):
     with pytest.raises(DataError, match="one frame"):
         Onda(network).predict(torch.zeros(2, 3, 8, 8))
+
+
+@BOTH
+def test_the_crops_of_a_frame_are_one_frame_and_all_of_their_values_count(
+    network, shifted_frames, estimator
+):
+    crops = shifted_frames(6)
+    first = network[0](torch.stack(crops)).detach().double().numpy()
+    source = copy.deepcopy(network[1])
+    config = OndaConfig(estimator=estimator, frames_per_update=3, positions_per_frame=36)
+    onda = Onda(network, config)
+    expected = copy.deepcopy(network)(torch.stack(crops[3:])).detach()
+    onda(torch.stack(crops[:1]))  # frames with one, two and three objects
+    onda(torch.stack(crops[1:3]))
+    torch.testing.assert_close(onda(torch.stack(crops[3:])), expected)
+    status = onda.status()
+    assert (status.frames, status.counted, status.updates) == (3, 3, 1)
+    n = 6 * 6 * 6
+    mean = 0.9 * source.running_mean.numpy() + 0.1 * first.mean((0, 2, 3))
+    biased = first.var((0, 2, 3))
+    variance = 0.9 * source.running_var.numpy() + 0.1 * n / (n - 1) * biased
+    np.testing.assert_allclose(network[1].running_mean, mean, rtol=1e-4)
+    np.testing.assert_allclose(network[1].running_var, variance, rtol=1e-4)
+
+
+@BOTH
+def test_a_balanced_memory_holds_every_crop_by_its_own_class(network, shifted_frames, estimator):
+    onda = Onda(network, OndaConfig(estimator=estimator, balanced=True, frames_per_update=2))
+    for number in range(4):
+        onda(torch.stack(shifted_frames(3, seed=number)))
+    assert (onda.status().frames, onda.status().updates) == (4, 2)
+    assert len(onda._memory) == 12
+
+
+@BOTH
+@pytest.mark.parametrize("balanced", [False, True])
+def test_a_replay_in_chunks_is_the_same_as_frame_by_frame(
+    make_network, shifted_frames, estimator, balanced
+):
+    config = OndaConfig(4, 0.3, estimator, balanced=balanced, skip_redundant=True)
+    frames = torch.stack(shifted_frames(30)).double()
+    frames[7] = frames[6]
+    frames[11, 0, 0, 0] = float("nan")
+    slow, fast = (Onda(make_network().double(), config) for _ in range(2))
+    expected = torch.stack([slow.predict(frame) for frame in frames])
+    found = torch.cat([fast.replay(frames[:13]), fast.replay(frames[13:])])
+    torch.testing.assert_close(found, expected, equal_nan=True)
+    assert fast.status() == slow.status()
+    assert slow.status().updates == 7
+
+
+@BOTH
+def test_layers_that_do_not_adapt_keep_the_source_statistics(network, shifted_frames, estimator):
+    config = OndaConfig(estimator=estimator, frames_per_update=4, layers="last:1")
+    source = copy.deepcopy(network)
+    onda = Onda(network, config)
+    for frame in shifted_frames(8):
+        onda.predict(frame)
+    assert torch.equal(network[1].running_mean, source[1].running_mean)
+    assert torch.equal(network[1].running_var, source[1].running_var)
+    assert not torch.equal(network[7].running_mean, source[7].running_mean)
+    assert list(onda.drift().per_layer) == ["7"]
+
+
+def test_a_late_layer_follows_what_it_sees_behind_source_statistics(network, shifted_frames):
+    frames = shifted_frames(10)
+    inputs = copy.deepcopy(network)[:7](torch.stack(frames)).detach().double().numpy()
+    before = network[7].running_mean.numpy().copy()
+    onda = Onda(network, OndaConfig(estimator="batch", layers="last:1"))
+    for frame in frames:
+        onda.predict(frame)
+    mean = 0.9 * before + 0.1 * inputs.mean(0)
+    np.testing.assert_allclose(network[7].running_mean, mean, rtol=1e-4, atol=1e-6)
+
+
+def test_the_network_says_which_layers_adapt_unless_the_options_do(network):
+    assert len(Onda(network).drift().per_layer) == 2  # it says nothing: all
+    network.adaptive_layers = "last:1"
+    assert list(Onda(network).drift().per_layer) == ["7"]
+    assert len(Onda(network, OndaConfig(layers="all")).drift().per_layer) == 2
+
+
+def test_more_layers_than_there_are_cannot_adapt(network):
+    with pytest.raises(ConfigError, match="has 2 normalisation layers"):
+        Onda(network, OndaConfig(layers="last:3"))
 
 
 def test_probabilities_sum_to_one_and_accept_a_batch_of_one(network):

@@ -14,6 +14,7 @@ from newfound_core.onda.estimators import (
     BatchEstimator,
     Estimate,
     FrameSamples,
+    Grid,
     StreamingEstimator,
     _stream,
     aside,
@@ -80,23 +81,31 @@ def test_only_rows_that_would_move_must_be_finite():
     assert not Estimate(statistics, torch.tensor([1.0, 0.1])).is_finite()
 
 
-def test_large_maps_are_looked_at_on_a_grid_that_moves_until_all_is_seen():
-    x = torch.arange(64.0).view(1, 1, 8, 8)
-    seen = [sample_grid(x, positions=16, frame=frame).flatten() for frame in range(4)]
-    assert all(values.shape == (16,) for values in seen)
-    assert sorted(torch.cat(seen).tolist()) == list(range(64))
+@pytest.mark.parametrize("size", [(8, 8), (14, 14), (7, 7), (5, 13), (1, 50), (12, 7)])
+@pytest.mark.parametrize("positions", [1, 7, 16, 1000])
+def test_every_position_of_a_map_is_seen_equally_often(size, positions):
+    x = torch.arange(float(size[0] * size[1])).view(1, 1, *size)
+    period = Grid.of(*size, positions).period
+    seen = [sample_grid(x, positions, frame).flatten() for frame in range(period)]
+    assert {len(values) for values in seen} == {len(seen[0])}
+    assert all(len(values.unique()) == len(values) for values in seen)
+    times = torch.cat(seen).long().bincount(minlength=x.numel())
+    assert (times == period * len(seen[0]) // x.numel()).all()
+    assert torch.equal(sample_grid(x, positions, period).flatten(), seen[0])
 
 
-def test_the_grid_is_the_same_in_any_memory_layout():
-    x = torch.randn(2, 5, 9, 7)
-    expected = x[:, :, 1::2, 0::2][:, :, :4, :3].movedim(1, -1)
-    for layout in (torch.contiguous_format, torch.channels_last):
-        assert torch.equal(sample_grid(x.to(memory_format=layout), 16, frame=1), expected)
-    wider = torch.randn(2, 8, 9, 7)
-    part = wider[:, 2:7]  # a view that starts inside its storage
-    assert torch.equal(
-        sample_grid(part, 16, 1), part[:, :, 1::2, ::2][:, :, :4, :3].movedim(1, -1)
-    )
+@pytest.mark.parametrize("size", [(9, 7), (8, 8)])
+def test_the_grid_is_the_same_in_any_memory_layout(size):
+    x = torch.randn(2, 5, *size)
+    chosen = sample_grid(torch.arange(float(x[0, 0].numel())).view(1, 1, *size), 16, frame=3)
+    expected = x.flatten(2)[:, :, chosen.flatten().long()].movedim(1, -1)
+    wider, larger = torch.randn(2, 8, *size), torch.randn(2, 5, size[0] + 1, size[1] + 2)
+    inside, part = wider[:, 2:7], larger[:, :, 1:, 2:]  # views of parts of their storage
+    inside.copy_(x)
+    part.copy_(x)
+    last = x.to(memory_format=torch.channels_last)
+    for layout in (x, last, inside, part):
+        assert torch.equal(sample_grid(layout, 16, frame=3).reshape(2, -1, 5), expected)
 
 
 @pytest.mark.parametrize("positions", [1, 7, 63, 64, 1000])
@@ -228,9 +237,9 @@ def gather(network, frames, positions=10**6):
     samples = []
     with torch.no_grad():
         for frame in frames:
-            estimator.start(frame)
+            estimator.start(frame[None], [slice(0, 1)])
             network(frame[None])
-            samples.append(estimator.finish())
+            samples += estimator.finish()
     estimator.close()
     return samples, estimator.estimate(samples, layers.read())
 
@@ -275,10 +284,10 @@ def test_domains_follow_the_frames_by_their_assignment():
     estimator = StreamingEstimator(layers, 1000)
     samples = []
     for frame, w in zip(frames, weights, strict=True):
-        estimator.start(frame)
+        estimator.start(frame[None], [slice(0, 1)])
         with torch.no_grad(), context.use(w[None].float()):
             network(frame[None])
-        samples.append(estimator.finish())
+        samples += estimator.finish()
     estimate = estimator.estimate(samples, layers.read())
     values = torch.stack(frames).double().reshape(3, -1).numpy()
     for d in range(2):
@@ -298,10 +307,10 @@ def test_a_layer_that_did_not_run_does_not_move(network):
     frame = torch.randn(3, 8, 8)
     samples = []
     for _ in range(2):
-        estimator.start(frame)
+        estimator.start(frame[None], [slice(0, 1)])
         with torch.no_grad():
             network(frame[None])
-        samples.append(estimator.finish())
+        samples += estimator.finish()
     estimate = estimator.estimate(samples, layers.read())
     assert estimate.share.tolist() == [1.0] * 10 + [0.0] * 2
     assert estimate.is_finite()
@@ -313,8 +322,23 @@ def test_a_pass_that_overflows_gives_no_sample(network):
     samples = []
     layers = NormalizationLayers(network)
     estimator = StreamingEstimator(layers, 1000)
-    estimator.start(torch.ones(3, 8, 8))
+    estimator.start(torch.ones(1, 3, 8, 8), [slice(0, 1)])
     with torch.no_grad():
         network(torch.full((1, 3, 8, 8), 1e30))
-    samples.append(estimator.finish())
+    samples += estimator.finish()
     assert samples == [None]
+
+
+def test_several_observations_of_one_pass_are_told_apart(network, shifted_frames):
+    images = torch.stack(shifted_frames(5))
+    layers = NormalizationLayers(network)
+    estimator = StreamingEstimator(layers, 10**6)
+    with torch.no_grad():
+        estimator.start(images, [slice(0, 2), slice(3, 4)])
+        network(images)
+        pair, single = estimator.finish()
+        conv = network[0](images).double().numpy()
+    np.testing.assert_allclose(pair.mean[:4], conv[:2].mean((0, 2, 3)), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(pair.variance[:4], conv[:2].var((0, 2, 3)), rtol=1e-4)
+    np.testing.assert_allclose(single.mean[:4], conv[3].mean((1, 2)), rtol=1e-4, atol=1e-5)
+    assert (pair.counts, single.counts) == ([72, 2], [36, 1])

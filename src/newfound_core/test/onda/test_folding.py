@@ -9,7 +9,7 @@ from torch import nn
 from newfound_core.errors import DataError
 from newfound_core.onda import Onda, OndaConfig
 from newfound_core.onda.folding import (
-    as_batch_of_one,
+    as_batch,
     find_pairs,
     fold,
     label_and_entropy,
@@ -19,14 +19,14 @@ from newfound_core.onda.statistics import NormalizationLayers, Statistics
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 8), (1, 3, 8, 8), (5,), (1, 5)])
-def test_one_frame_or_vector_becomes_a_batch_of_one(shape):
-    assert as_batch_of_one(torch.zeros(shape)).shape[0] == 1
+def test_one_image_or_vector_becomes_a_batch_of_one(shape):
+    assert as_batch(torch.zeros(shape)).shape[0] == 1
 
 
-@pytest.mark.parametrize("bad", [torch.zeros(2, 3, 8, 8), torch.zeros(3, 8, 8).byte()])
-def test_several_frames_or_raw_pixels_are_refused(bad):
-    with pytest.raises(DataError, match="one frame"):
-        as_batch_of_one(bad)
+@pytest.mark.parametrize("bad", [torch.zeros(0, 3, 8, 8), torch.zeros(3, 8, 8).byte()])
+def test_no_images_or_raw_pixels_are_refused(bad):
+    with pytest.raises(DataError, match="expected images"):
+        as_batch(bad)
 
 
 def test_logits_are_found_in_a_tuple_that_names_them():
@@ -135,11 +135,12 @@ def test_what_the_folded_network_shows_is_what_the_layers_see(network):
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("layers", ["all", "last:1"])
 @pytest.mark.parametrize("estimator", ["streaming", "batch"])
 def test_adapting_with_and_without_folding_is_the_same(
-    estimator, make_network, shifted_frames, monkeypatch
+    estimator, layers, make_network, shifted_frames, monkeypatch
 ):
-    config = OndaConfig(estimator=estimator, frames_per_update=4, anchor=True)
+    config = OndaConfig(estimator=estimator, frames_per_update=4, anchor=True, layers=layers)
     folded = Onda(make_network().double(), config)
     outputs = [folded.predict(x.double()) for x in shifted_frames(13)]
     assert folded.status().updates == 3

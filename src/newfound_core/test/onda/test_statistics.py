@@ -113,6 +113,13 @@ def test_a_state_of_another_network_is_refused(saved, make_network):
         Onda(make_network(seed=1), CONFIG).restore(path)
 
 
+def test_a_state_of_other_adapting_layers_is_refused(saved, make_network):
+    _, path = saved
+    other = Onda(make_network(), OndaConfig(estimator="streaming", layers="last:1"))
+    with pytest.raises(CheckpointError, match="layers last:2 adapting, now it is last:1"):
+        other.restore(path)
+
+
 def write_garbage(path):
     path.write_bytes(b"garbage")
 
