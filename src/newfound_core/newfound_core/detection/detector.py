@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 from newfound_core.detection.boxes import distinct
-from newfound_core.detection.crops import crop_features, crops_of
+from newfound_core.detection.crops import crops_of
+from newfound_core.detection.embedding import Embedder, PlainEmbedder
 from newfound_core.detection.proposals import Proposals, Proposer, Source
 from newfound_core.knowledge.contents import Knowledge
 
@@ -51,14 +52,23 @@ class Detector:
         self.config = config or DetectorConfig()
 
     def detect(
-        self, rgb: np.ndarray, depth: np.ndarray | None, knowledge: Knowledge
+        self,
+        rgb: np.ndarray,
+        depth: np.ndarray | None,
+        knowledge: Knowledge,
+        embedder: Embedder | None = None,
     ) -> list[Detection]:
-        """The objects of a frame, most certain first."""
+        """The objects of a frame, most certain first.
+
+        `embedder` runs the network of the knowledge; None: PyTorch, as it is.
+        """
         found = self.regions(rgb, depth)
         if not len(found):
             return []
         crops = crops_of(rgb, found.boxes, self.config.margin)
-        decided = _decide(knowledge, crops)
+        embedder = embedder or PlainEmbedder(knowledge.loaded)
+        with torch.inference_mode():
+            decided = _decide(knowledge, embedder(crops))
         return [
             Detection(box, float(sure), *facts, crop, source)
             for box, sure, source, facts, crop in zip(
@@ -80,16 +90,21 @@ class Detector:
 
 
 @torch.inference_mode()
-def embed_crops(knowledge: Knowledge, crops: list[np.ndarray]) -> np.ndarray:
-    """Embeddings of crops, of length 1, float32 [N, D]."""
-    model = knowledge.model
-    embedding = model.shaped(crop_features(knowledge.loaded, crops))
-    return torch.nn.functional.normalize(embedding, dim=1).cpu().numpy()
+def embed_crops(
+    knowledge: Knowledge, crops: list[np.ndarray], embedder: Embedder | None = None
+) -> np.ndarray:
+    """Embeddings of stored crops, of length 1, float32 [N, D]."""
+    features = (embedder or PlainEmbedder(knowledge.loaded)).stored(crops)
+    return _unit_rows(knowledge.model.shaped(features))
 
 
-def label_crops(knowledge: Knowledge, crops: list[np.ndarray]) -> list[str]:
-    """Labels of crops; empty for the unknown."""
-    return [label for label, *_ in _decide(knowledge, crops)]
+@torch.inference_mode()
+def label_crops(
+    knowledge: Knowledge, crops: list[np.ndarray], embedder: Embedder | None = None
+) -> list[str]:
+    """Labels of stored crops; empty for the unknown."""
+    features = (embedder or PlainEmbedder(knowledge.loaded)).stored(crops)
+    return [label for label, *_ in _decide(knowledge, features)]
 
 
 def same_network(one: Knowledge, other: Knowledge) -> bool:
@@ -102,14 +117,12 @@ def same_network(one: Knowledge, other: Knowledge) -> bool:
     )
 
 
-@torch.inference_mode()
 def _decide(
-    knowledge: Knowledge, crops: list[np.ndarray]
+    knowledge: Knowledge, features: torch.Tensor
 ) -> list[tuple[str, str, float, float, float, np.ndarray]]:
     model, labels = knowledge.model, knowledge.labels
-    embedding = model.shaped(crop_features(knowledge.loaded, crops))
+    embedding = model.shaped(features)
     decision = model.head.decide(embedding)
-    embeddings = torch.nn.functional.normalize(embedding, dim=1).cpu().numpy()
     columns = (
         decision.label.tolist(),
         decision.nearest.tolist(),
@@ -120,9 +133,13 @@ def _decide(
     return [
         (_name(labels, label), _name(labels, nearest), score, distance, threshold, row)
         for label, nearest, score, distance, threshold, row in zip(
-            *columns, embeddings, strict=True
+            *columns, _unit_rows(embedding), strict=True
         )
     ]
+
+
+def _unit_rows(embedding: torch.Tensor) -> np.ndarray:
+    return torch.nn.functional.normalize(embedding, dim=1).cpu().numpy()
 
 
 def _name(labels: tuple[str, ...], index: int) -> str:
