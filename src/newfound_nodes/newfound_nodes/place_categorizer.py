@@ -2,19 +2,29 @@
 """Names the kind of place the camera sees, in buildings never seen in training."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from newfound_core.places import PlaceFilter
-from newfound_msgs.msg import PlaceCategory
+from newfound_msgs.msg import AdaptationStatus, PlaceCategory
+from newfound_nodes.adaptive_classifier import AdaptiveClassifier, entropy
 from newfound_nodes.debug_images import Chart
-from newfound_nodes.model_node import DEBUG_OUTPUT, ModelNode, probabilities_of
+from newfound_nodes.model_node import DEBUG_OUTPUT, probabilities_of
 from newfound_runtime.images import Frame
 from newfound_runtime.parameters import Parameter
 
 RESOLUTION = 1e-6  # s; stamps nearer than this are equal
+# Off unless asked for: a robot that stays in one room adapts to that room. Behind the stages that
+# were frozen in training there are four layers, the only ones whose statistics know the domains.
+_DEFAULTS = {"adapt": False, "layers": "last:4"}
+ADAPTATION = tuple(
+    replace(parameter, default=_DEFAULTS.get(parameter.name, parameter.default))
+    for parameter in AdaptiveClassifier.PARAMETERS
+    if parameter.name != "checkpoint"
+)
 
 
 class PlaceBelief:
@@ -65,11 +75,14 @@ class PlaceBelief:
         return stamp - last[0]
 
 
-class PlaceCategorizer(ModelNode):
-    """One `PlaceCategory` for each image; with `filter`, what was seen before counts too."""
+class PlaceCategorizer(AdaptiveClassifier):
+    """One `PlaceCategory` for each image; with `filter`, what was seen before counts too.
+
+    ONDA follows the stream as in the adaptive classifier, whose parameters and services it has.
+    """
 
     NAME = "place_categorizer"
-    METHODS = ("bn", "wbn", "bsf")
+    METHODS = ("bn", "wbn", "bsf")  # type: ignore[assignment]
     PARAMETERS = (
         Parameter(
             "checkpoint",
@@ -92,8 +105,9 @@ class PlaceCategorizer(ModelNode):
             minimum=0.0,
             live=True,
         ),
+        *ADAPTATION,
     )
-    OUTPUTS: ClassVar = {"place": (PlaceCategory, 10)}
+    OUTPUTS: ClassVar = {"place": (PlaceCategory, 10), "adaptation": (AdaptationStatus, 10)}
 
     def load(self) -> None:
         """The model, and a filter that has seen nothing."""
@@ -120,8 +134,11 @@ class PlaceCategorizer(ModelNode):
         )
         self.publish("place", message)
         self.publish_vision(frame.header, belief)
+        self._header = frame.header
+        if self._adaptation is not None:
+            self._adaptation.count_frame(entropy(seen))
         if self.wanted(DEBUG_OUTPUT):
-            self._show(frame, message)
+            self._draw(frame, message)
 
     def _follow(self, frame: Frame, seen: np.ndarray) -> np.ndarray:
         stamp = frame.header.stamp
@@ -133,7 +150,7 @@ class PlaceCategorizer(ModelNode):
             gap=self.param("filter_gap"),
         )
 
-    def _show(self, frame: Frame, message: PlaceCategory) -> None:
+    def _draw(self, frame: Frame, message: PlaceCategory) -> None:
         caption = f"{message.label or 'unknown'}  {message.confidence:.0%}"
         caption += "  (filtered)" if message.filtered else ""
         if len(message.domains):

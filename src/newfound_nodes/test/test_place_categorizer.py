@@ -7,7 +7,7 @@ from sensor_msgs.msg import Image
 
 from newfound_core.models import load_model
 from newfound_core.places import PlaceFilter
-from newfound_msgs.msg import PlaceCategory
+from newfound_msgs.msg import AdaptationStatus, PlaceCategory
 from newfound_nodes.place_categorizer import PlaceCategorizer
 from newfound_runtime.images import to_rgb
 from newfound_runtime.testing import ACTIVE, UNCONFIGURED, eventually, values
@@ -166,3 +166,27 @@ def test_onnx_serves_the_same(ros, checkpoint, stream, picture):
     expected = loaded.model.categorize(loaded.prepare([to_rgb(picture(1))]))
     np.testing.assert_allclose(answer.probabilities, expected.probabilities[0], atol=1e-4)
     np.testing.assert_allclose(answer.domain_weights, expected.domain_weights[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["bn", "wbn"])
+def test_with_adapt_the_last_layers_follow_the_stream(ros, running, method):
+    told = ros.collect(AdaptationStatus, "/place_categorizer/adaptation")
+    node, camera, answers = running(method, adapt=True, frames_per_update=2)
+    before = {k: v.clone() for k, v in node.loaded.model.state_dict().items()}
+
+    def moved():
+        now = node.loaded.model.state_dict()
+        return [k for k, v in before.items() if not v.equal(now[k])]
+
+    eventually(lambda: camera.send(node) or len(moved()) >= 8, "an update")
+    assert len(moved()) == 8, "mean and variance of the last four layers, and nothing else"
+    assert all("running" in name for name in moved())
+    eventually(lambda: told and told[-1].updates >= 1)
+    assert (told[-1].state, len(told[-1].layers)) == (AdaptationStatus.STATE_ADAPTING, 4)
+    assert answers[-1].label in PLACES
+
+
+def test_without_adapt_the_model_stays_as_it_was_trained(ros, running):
+    told = ros.collect(AdaptationStatus, "/place_categorizer/adaptation")
+    running()
+    assert eventually(lambda: told and told[-1]).state == AdaptationStatus.STATE_DISABLED

@@ -41,6 +41,12 @@ PARAMETERS = (
         choices=("batch", "streaming"),
     ),
     Parameter(
+        "layers",
+        _DEFAULT.layers,
+        "Normalisation layers that adapt: all, the last n as last:n, or auto, what the "
+        "checkpoint says.",
+    ),
+    Parameter(
         "frames_per_update",
         _DEFAULT.frames_per_update,
         "Images behind one update of the statistics (n_t).",

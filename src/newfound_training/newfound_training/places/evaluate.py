@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`evaluate_places`: every method on every unseen domain with several seeds, beside BN.
 
-Each run behind the table, a method, an unseen domain and a seed, is kept in a file of its own.
+Each run behind the table, a method, an unseen domain and a seed, is kept in a file of its own. BN
+and WBN* are measured a second time while ONDA follows the unseen domain's images in its last
+layers, those behind the frozen stages.
 """
 
+import copy
 import logging
 import shutil
 from collections.abc import Iterable
@@ -14,14 +17,18 @@ import numpy as np
 from tqdm import tqdm
 
 from newfound_core.errors import ConfigError
+from newfound_core.onda import Onda
 from newfound_core.places import WbnClassifier
 from newfound_core.storage import read_json, write_bytes, write_json
 from newfound_training.places.options import EvaluationOptions, PlacesOptions
 from newfound_training.places.tables import (
+    FOLLOWED,
+    accuracies,
     accuracy_of,
     draw_differences,
     draw_weights,
     markdown,
+    method_of,
     rows_of,
     summary,
     weight_histograms,
@@ -43,8 +50,10 @@ from newfound_training.running.training import train
 class TableRuns:
     """Results of runs, computed when they are not there yet."""
 
-    def __init__(self, data: PlaceData, options: PlacesOptions, run: Run) -> None:
-        self._data, self._options, self._run = data, options, run
+    def __init__(
+        self, data: PlaceData, options: PlacesOptions, run: Run, *, onda: bool = False
+    ) -> None:
+        self._data, self._options, self._run, self._onda = data, options, run, onda
 
     def result(self, target: str, method: Any, seed: int) -> dict[str, Any]:
         """Accuracies on the target; see the command's result keys."""
@@ -67,6 +76,8 @@ class TableRuns:
             found["as_printed"] = _accuracies(task, unseen)
             found["softening"] = {**softening._asdict(), "candidates": candidates}
             soften(task.model, softening)
+        if self._onda and options.method in FOLLOWED:
+            found["onda"] = _followed(task, unseen, run)
         return found | _accuracies(task, unseen)
 
     def softening(self, target: str) -> tuple[Softening, list[dict[str, Any]]]:
@@ -81,6 +92,20 @@ class TableRuns:
 def _accuracies(task: PlaceTask, indices: np.ndarray) -> dict[str, Any]:
     found = measure(task, indices)
     return {name: found[name] for name in ("accuracy", "place_accuracy", "images")}
+
+
+def _followed(task: PlaceTask, indices: np.ndarray, run: Run) -> dict[str, Any]:
+    """Accuracies while ONDA follows the images, which come in random order, one by one."""
+    onda = Onda(copy.deepcopy(task.model).eval())
+    order = np.random.default_rng(run.seed).permutation(indices)
+    labels = task.data.images.labels
+    counts = np.zeros((len(task.data.images.pixels.images.class_names),) * 2, int)
+    for start in range(0, len(order), _CHUNK):
+        chunk = order[start : start + _CHUNK]
+        inputs = task.data.inputs.plain(chunk).to(run.device)
+        for index, image in zip(chunk, inputs, strict=True):
+            counts[labels[index], int(onda.predict(image).argmax())] += 1
+    return accuracies(counts)
 
 
 def _weights(task: PlaceTask, unseen: np.ndarray) -> dict[str, Any]:
@@ -98,6 +123,7 @@ def _weights(task: PlaceTask, unseen: np.ndarray) -> dict[str, Any]:
 
 
 _log = logging.getLogger(__name__)
+_CHUNK = 100  # images that are read at once
 Found = dict[tuple[str, str, int], dict[str, Any]]  # by target, method and seed
 
 
@@ -113,7 +139,8 @@ def run_evaluate_places(options: EvaluationOptions, run: Run) -> dict[str, Any]:
         )
     images.require_every_place(images.domain_names)
     data = PlaceData(images, training, run)
-    found = _fill(TableRuns(data, training, run.alone()), targets, options, run.process_group)
+    table_runs = TableRuns(data, training, run.alone(), onda=options.onda)
+    found = _fill(table_runs, targets, options, run.process_group)
     if not run.process_group.is_main_process:
         return {}
     result = _result(found, targets, options)
@@ -149,7 +176,7 @@ def _fill(
 
 
 def _result(found: Found, targets: tuple[str, ...], options: EvaluationOptions) -> dict[str, Any]:
-    rows = rows_of(options.methods)
+    rows = rows_of(options.methods, onda=options.onda)
     seeds = range(options.seed, options.seed + options.seeds)
 
     def table(measure: str) -> dict[str, Any]:
@@ -157,9 +184,7 @@ def _result(found: Found, targets: tuple[str, ...], options: EvaluationOptions) 
             {
                 row: {
                     target: [
-                        accuracy_of(
-                            row, found[target, row.removesuffix("-printed"), seed], measure
-                        )
+                        accuracy_of(row, found[target, method_of(row), seed], measure)
                         for seed in seeds
                     ]
                     for target in targets

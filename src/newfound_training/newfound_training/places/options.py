@@ -82,6 +82,7 @@ class EvaluationOptions(CommonOptions):
         "whole", "part of a name as loft_night that is the domain; first is loft, last is night"
     )
     seeds: int = option(5, "trainings of every method and target, from --seed on")
+    onda: bool = option(True, "also measure bn and wbn while ONDA follows the target's images")
     train_preset: str = option("small", "preset of train-places for all of them")
     iterations: int = option(0, "steps of every training; 0 is what the preset says")
 

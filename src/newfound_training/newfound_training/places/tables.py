@@ -64,18 +64,32 @@ ROWS = {
     "wbn-printed": "WBN*, as printed",
     "wbn": "WBN*, softened",
     "bsf": "BSF",
+    "bn+onda": "BN + ONDA",
+    "wbn+onda": "WBN* + ONDA",
 }
+FOLLOWED = tuple(key.removesuffix("+onda") for key in ROWS if key.endswith("+onda"))
 Accuracies = Mapping[str, Mapping[str, Sequence[float]]]  # by row, target and seed
 
 
-def rows_of(methods: Sequence[str]) -> dict[str, str]:
+def rows_of(methods: Sequence[str], *, onda: bool = False) -> dict[str, str]:
     """The rows of the table; WBN* has two, as printed and softened."""
-    return {key: name for key, name in ROWS.items() if key.removesuffix("-printed") in methods}
+    return {
+        key: name
+        for key, name in ROWS.items()
+        if method_of(key) in methods and (onda or not key.endswith("+onda"))
+    }
+
+
+def method_of(row: str) -> str:
+    """The method whose runs are behind a row."""
+    return row.removesuffix("-printed").removesuffix("+onda")
 
 
 def accuracy_of(row: str, found: Mapping[str, Any], measure: str = "accuracy") -> float:
     """Return what a run measured for a row."""
-    return (found["as_printed"] if row == "wbn-printed" else found)[measure]
+    if row == "wbn-printed":
+        found = found["as_printed"]
+    return (found["onda"] if row.endswith("+onda") else found)[measure]
 
 
 def summary(accuracies: Accuracies) -> dict[str, Any]:

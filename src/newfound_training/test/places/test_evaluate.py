@@ -81,7 +81,8 @@ def test_the_whole_table_by_one_command_and_again_from_its_files(
     arguments += ["--domain-part", "first", "--seeds", "2", "--targets", "loft", "villa"]
     assert main(arguments) == 0
     result = json.loads((out / "result.json").read_text())
-    assert list(result["methods"]) == ["bn", "wbn-latent", "wbn-printed", "wbn", "bsf"]
+    rows = ["bn", "wbn-latent", "wbn-printed", "wbn", "bsf", "bn+onda", "wbn+onda"]
+    assert list(result["methods"]) == rows
     assert set(result["targets"]) == {"loft", "villa"}
     assert not undocumented("evaluate-places", result, {"loft", "villa", *result["methods"]})
     assert result["average"]["bsf"]["above_bn"]["pairs"] == 4

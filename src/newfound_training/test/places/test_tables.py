@@ -11,6 +11,7 @@ from newfound_training.places.tables import (
     draw_differences,
     draw_weights,
     markdown,
+    method_of,
     paired_difference,
     rows_of,
     summary,
@@ -72,6 +73,12 @@ def test_wbn_with_labels_has_two_rows():
     found = {"accuracy": 0.7, "as_printed": {"accuracy": 0.6}}
     assert accuracy_of("wbn", found) == 0.7
     assert accuracy_of("wbn-printed", found) == 0.6
+
+
+def test_rows_that_onda_follows_are_of_the_same_runs():
+    assert list(rows_of(["bn", "bsf"], onda=True)) == ["bn", "bsf", "bn+onda"]
+    assert method_of("wbn+onda") == method_of("wbn-printed") == "wbn"
+    assert accuracy_of("bn+onda", {"accuracy": 0.6, "onda": {"accuracy": 0.7}}) == 0.7
 
 
 def test_the_table_for_people():
