@@ -59,6 +59,7 @@ class Arc:
 ARCS = {
     "meeting": Arc(32, (-190.0, 10.0), (48.0, 54.0), 0.64),
     "later": Arc(16, (-60.0, -120.0), (56.0, 46.0), 0.66),
+    "other_light": Arc(24, (-30.0, -150.0), (44.0, 58.0), 0.68),
 }
 
 
@@ -68,17 +69,18 @@ class Films:
 
     meeting: tuple[Path, ...]
     later: tuple[Path, ...]  # in the second half the light has changed
+    other_light: tuple[Path, ...]  # the table of `later` in that light, from elsewhere
 
 
 def make_films(folder: Path, strange: tuple[str, ...]) -> Films:
     """Film what is missing; each table has a background of its own."""
-    found: dict[str, list[Path]] = {"meeting": [], "later": []}
+    found: dict[str, list[Path]] = {occasion: [] for occasion in ARCS}
     for number, first in enumerate(range(0, len(strange), PER_FILM)):
         for occasion, films in found.items():
             films.append(folder / f"{occasion}_{number}")
             if not (films[-1] / "annotations.json").exists():
                 _film(films[-1], occasion, number, strange[first : first + PER_FILM])
-    return Films(tuple(found["meeting"]), tuple(found["later"]))
+    return Films(**{occasion: tuple(films) for occasion, films in found.items()})
 
 
 def _film(out: Path, occasion: str, number: int, new: tuple[str, ...]) -> None:
@@ -98,12 +100,13 @@ def _moments(
 ) -> Iterator[tuple[Bench, CameraPose]]:
     """The bench and the camera's place in each frame; the camera goes round."""
     background = ("brown", "white")[number % 2]
-    bench = Bench(_things(occasion, number, new), named("artificial"), background, number)
+    table = "meeting" if occasion == "meeting" else "later"
+    bench = Bench(_things(table, number, new), named("artificial"), background, number)
     changed = replace(bench, lighting=named("directed"))
     arc = ARCS[occasion]
+    changes_at = {"meeting": arc.frames, "later": arc.frames // 2, "other_light": 0}[occasion]
     for frame, pose in enumerate(arc.poses()):
-        dark = occasion == "later" and frame >= arc.frames // 2
-        yield changed if dark else bench, pose
+        yield bench if frame < changes_at else changed, pose
 
 
 def _things(occasion: str, number: int, new: tuple[str, ...]) -> tuple[PlacedObject, ...]:

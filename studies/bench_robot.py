@@ -2,6 +2,7 @@
 """A robot at the simulated bench: the real detector in its own process, a camera over DDS."""
 
 import array
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+import torch
 import yaml
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
@@ -17,12 +19,15 @@ from std_msgs.msg import Header
 from newfound_core.detection.crops import crops_of
 from newfound_core.detection.depth_segments import DepthSegments
 from newfound_core.detection.detector import Detector, DetectorConfig
+from newfound_core.detection.embedding import PlainEmbedder
+from newfound_core.detection.light_shift import LightShift, moved_knowledge
 from newfound_core.detection.same_object import View
 from newfound_core.detection.unknown_store import UnknownsConfig
-from newfound_core.knowledge.contents import read_knowledge
+from newfound_core.knowledge.contents import Knowledge, read_knowledge
 from newfound_core.learning.job import LearningOptions
 from newfound_msgs.msg import LearningStatus, OpenWorldDetections, UnknownObject
 from newfound_msgs.srv import AddUnknownClass
+from newfound_nodes.open_world.light import network_digest
 from newfound_nodes.open_world.messages import detections_message, learning_message
 from newfound_nodes.open_world.services import usable_images
 from newfound_nodes.open_world.session import OpenWorldSession, SessionConfig
@@ -133,13 +138,14 @@ class Robot:
 class RobotWithoutRos:
     """The same without nodes, DDS and a process for learning: where the machine is busy."""
 
-    def __init__(self, folder: Path, checkpoint: str, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, checkpoint: str, *, adapt: bool = False, **options: Any
+    ) -> None:
         learn_inside()
         self.base = folder / "knowledge"
         self._options = LearningOptions(**options)
-        config = SessionConfig(
-            self.base, Path(checkpoint), unknowns=UnknownsConfig(crop_gap=CROP_GAP)
-        )
+        unknowns = UnknownsConfig(crop_gap=CROP_GAP)
+        config = SessionConfig(self.base, Path(checkpoint), unknowns=unknowns, adapt=adapt)
         self._session = OpenWorldSession(config, Detector(DepthSegments()), NoEvents())
         self._number = 0
 
@@ -186,19 +192,74 @@ def said(shot: Shot, message: OpenWorldDetections) -> Scene:
     )
 
 
-def judged(base: Path, shots: Iterable[Shot]) -> list[Scene]:
-    """What the node would say of frames with the knowledge that it uses now.
+class CachedFeatures:
+    """Features of crops that were seen before, while the network is the same."""
 
-    It is not shown them: it would gather views of unknown things from them.
+    def __init__(self) -> None:
+        self._found: dict[bytes, torch.Tensor] = {}
+
+    def of(self, knowledge: Knowledge) -> "CachedEmbedder":
+        """What embeds the crops of the knowledge's network."""
+        return CachedEmbedder(PlainEmbedder(knowledge.loaded), network_digest(knowledge), self)
+
+    def get(self, embedder: PlainEmbedder, key: str, crop: np.ndarray) -> torch.Tensor:
+        """The features [1, D] of a crop."""
+        name = hashlib.sha256(key.encode() + crop.tobytes()).digest()
+        if name not in self._found:
+            self._found[name] = embedder([crop])
+        return self._found[name]
+
+
+@dataclass(frozen=True)
+class CachedEmbedder:
+    """An embedder that looks up what it has seen before."""
+
+    embedder: PlainEmbedder
+    network: str
+    cache: CachedFeatures
+
+    def __call__(self, crops: Sequence[np.ndarray]) -> torch.Tensor:
+        return torch.cat([self.cache.get(self.embedder, self.network, crop) for crop in crops])
+
+    stored = __call__
+
+
+@dataclass
+class Judged:
+    """What the node would say of frames with the knowledge that it uses now, in their order.
+
+    It is not shown them: it would gather views of unknown things from them. With `shift` learned
+    classes follow the light, as they would in the node.
     """
-    knowledge, detector = read_knowledge(base / "current"), Detector(DepthSegments())
-    scenes = []
-    for shot in shots:
-        found = detector.detect(shot.rgb, shot.depth.astype(np.float32) * 1e-3, knowledge)
+
+    base: Path
+    cache: CachedFeatures
+    shift: LightShift | None = None
+
+    def __post_init__(self) -> None:
+        self._knowledge = self._served = read_knowledge(self.base / "current")
+        self._embedder, self._detector = self.cache.of(self._knowledge), Detector(DepthSegments())
+
+    @property
+    def dimension(self) -> int:
+        """Of the embedding."""
+        return self._knowledge.model.head.dimension
+
+    def scenes(self, shots: Iterable[Shot]) -> list[Scene]:
+        """Frames and what is said of them."""
+        return [self._look(shot) for shot in shots]
+
+    def _look(self, shot: Shot) -> Scene:
+        depth = shot.depth.astype(np.float32) * 1e-3
+        found = self._detector.detect(shot.rgb, depth, self._served, self._embedder)
+        if self.shift is not None and found:
+            features = np.stack([d.embedding * d.length for d in found])
+            due = self.shift.observe(torch.from_numpy(features))
+            if due and self.shift.update(self._knowledge):
+                self._served = moved_knowledge(self._knowledge, self.shift.value)
         boxes = np.array([d.box for d in found], np.float32).reshape(-1, 4)
         labels, scores = tuple(d.label for d in found), tuple(d.score for d in found)
-        scenes.append(Scene(shot.boxes, shot.labels, boxes, labels, scores))
-    return scenes
+        return Scene(shot.boxes, shot.labels, boxes, labels, scores)
 
 
 def pointed_out(shots: Iterable[Shot], label: str) -> list[CompressedImage]:

@@ -8,7 +8,9 @@ it took for something known, a person points out: with crops of the same frames.
 the knowledge that it wrote is measured on the rest of that film (`soon`: the camera has moved on
 around the table), on other films of the same things (`later`: they lie elsewhere, turned another
 way; `changed_light`: its second half), and on single pictures of other instances in six domains
-(`other_instances`, with `--scenes`, see docs/training.md).
+(`other_instances`, with `--scenes`, see docs/training.md). With `--adapt` learned classes follow
+the light: over the films in this order, and before `changed_light` over 24 frames of the same
+table in that light, from other sides, which are not measured.
 
 Writes `result.json` and `learning.png`. For every method: `known_before`, the share of known
 objects named right; for every class `met_unknown`, the share of its frames in which the node
@@ -18,7 +20,7 @@ called it unknown when it met it; `announced`, whether that was often enough; `u
 `known`: known objects named right afterwards; `unlearned_named`: things not learned yet that are
 given any name, `unlearned_named_before` the same things just before; `mistaken`: sightings of
 other things, known or not, that are given its name; `at_the_end`: recognised in the later film by
-the node itself once all were learned.
+the node itself once all were learned; `light_at_the_end`: `changed_light` once all were learned.
 """
 
 import argparse
@@ -30,14 +32,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from newfound_core.detection.light_shift import LightShift
 from newfound_msgs.msg import LearningStatus
 from newfound_msgs.srv import AddUnknownClass
 from newfound_training.detector.measures import Scene, class_outcomes
 from studies.bench_films import CHOICE, HELD_OUT, KNOWN, Films, make_films
 from studies.bench_robot import (
+    CachedFeatures,
+    Judged,
     Robot,
     RobotWithoutRos,
-    judged,
+    Shot,
     pointed_out,
     said,
     scene_shots,
@@ -68,7 +73,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--methods", nargs="+", default=["deepnno", "bdoc"])
-    parser.add_argument("--checkpoints", nargs="+", type=Path, help="instead of models/bench_*")
+    parser.add_argument("--checkpoints", nargs="+", type=Path, help="instead of the shipped ones")
     parser.add_argument("--films", type=Path, help="folder of the films; made where missing")
     parser.add_argument("--scenes", type=Path, help="pictures of other instances; none: left out")
     parser.add_argument("--choice", action="store_true", help="the classes for choosing settings")
@@ -77,16 +82,18 @@ def parse() -> argparse.Namespace:
         action="store_true",
         help="the detector and learning in this process; --set are then options of learning",
     )
+    parser.add_argument("--adapt", action="store_true", help="learned classes follow the light")
     parser.add_argument("--only", type=int, help="learn only so many of the new things")
     parser.add_argument("--set", nargs="*", default=[], help="node parameters, as name=value")
     return parser.parse_args()
 
 
 def models(arguments: argparse.Namespace) -> dict[str, Path]:
-    """The checkpoint of each method."""
+    """The checkpoint of each method; that of plda knows no class."""
     if arguments.checkpoints:
         return dict(zip(arguments.methods, arguments.checkpoints, strict=True))
-    return {method: ROOT / "models" / f"bench_{method}" for method in arguments.methods}
+    names = {m: "blank" if m == "plda" else f"sim_bench_{m}" for m in arguments.methods}
+    return {method: ROOT / "models" / name for method, name in names.items()}
 
 
 def learn_all(
@@ -100,10 +107,10 @@ def learn_all(
     parameters = dict(pair.split("=", 1) for pair in arguments.set)
     values = {name: json.loads(value) for name, value in parameters.items()}
     kind = RobotWithoutRos if arguments.without_ros else Robot
-    robot = kind(folder, checkpoint=str(checkpoint), **values)
+    robot = kind(folder, checkpoint=str(checkpoint), adapt=arguments.adapt, **values)
     try:
         met, ids = meet(robot, films)
-        judge = Judge(robot.base, films, later, others)
+        judge = Judge(robot.base, films, others, adapt=arguments.adapt)
         before = judge.measure()
         result: dict[str, Any] = {"known_before": before["known"], "classes": {}}
         for number, label in enumerate(strange[: arguments.only], start=1):
@@ -123,6 +130,7 @@ def learn_all(
     result["frames"] = {"meeting": len(met), "later": len(later), "other_instances": len(others)}
     for label, entry in result["classes"].items():
         entry["at_the_end"] = share(at_the_end, label, "right")
+        entry["light_at_the_end"] = before["changed_light"][label]["right"]
     return result | {"known_at_the_end": before["known"]}
 
 
@@ -161,23 +169,34 @@ PLACES = ("soon", "later", "changed_light", "other_instances")
 class Judge:
     """Measures the knowledge in use on frames that the robot is not shown."""
 
-    def __init__(self, base: Path, films: Films, later: list, others: list) -> None:
-        self._base = base
-        half = len(later) // len(films.later) // 2
-        halves = [later[n * half : (n + 1) * half] for n in range(2 * len(films.later))]
-        self._shots = {
-            "soon": [shot for film in films.meeting for shot in scene_shots(film)[MET:]],
-            "later": [shot for part in halves[::2] for shot in part],
-            "changed_light": [shot for part in halves[1::2] for shot in part],
-            "other_instances": others,
-        }
+    def __init__(self, base: Path, films: Films, others: list[Shot], *, adapt: bool) -> None:
+        self._base, self._adapt, self._cache = base, adapt, CachedFeatures()
+        # Places, which are measured, and what is only shown before (None), in the order of time.
+        self._parts: list[tuple[str | None, list[Shot]]] = [
+            ("soon", scene_shots(film)[MET:]) for film in films.meeting
+        ]
+        later = [scene_shots(film) for film in films.later]
+        self._parts += [("later", shots[: len(shots) // 2]) for shots in later]
+        for film, shots in zip(films.other_light, later, strict=True):
+            self._parts += [(None, scene_shots(film))] if adapt else []
+            self._parts.append(("changed_light", shots[len(shots) // 2 :]))
+        self._others = others
 
     def measure(self) -> dict[str, Any]:
         """Shares of each class's objects by outcome in each place; `known`: of all known ones.
 
         `names`: how often a thing of a class was given a name.
         """
-        scenes = {place: judged(self._base, shots) for place, shots in self._shots.items()}
+        scenes: dict[str, list[Scene]] = {place: [] for place in PLACES}
+        judged = Judged(self._base, self._cache)
+        if self._adapt:
+            judged.shift = LightShift(judged.dimension)
+        for place, shots in self._parts:
+            found = judged.scenes(shots)
+            if place is not None:
+                scenes[place] += found
+        # Single pictures, each in a light of its own, are no stream.
+        scenes["other_instances"] = Judged(self._base, self._cache).scenes(self._others)
         counts = {place: class_outcomes(found) for place, found in scenes.items()}
         all_scenes = [scene for found in scenes.values() for scene in found]
         everything = class_outcomes(all_scenes)
@@ -234,7 +253,8 @@ def summary(method: str, result: dict[str, Any]) -> str:
         values = [entry[name] for entry in classes if entry.get(name) is not None]
         return sum(values) / max(1, len(values))
 
-    names = ("met_unknown", "unknown_before", *PLACES, "at_the_end", "unlearned_named_before")
+    names = ("met_unknown", "unknown_before", *PLACES, "light_at_the_end")
+    names += ("at_the_end", "unlearned_named_before")
     parts = {name: mean(name) for name in (*names, "unlearned_named", "mistaken")}
     loss = 100 * (result["known_before"] - result["known_at_the_end"])
     told = ", ".join(f"{name} {100 * value:.0f} %" for name, value in parts.items())

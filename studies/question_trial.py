@@ -28,6 +28,7 @@ import torch
 
 from newfound_core.detection.boxes import iou
 from newfound_core.detection.detector import Detection, Detector
+from newfound_core.detection.embedding import Embedder
 from newfound_core.detection.same_object import View
 from newfound_core.detection.unknown_objects import UnknownObject
 from newfound_core.knowledge.contents import Knowledge
@@ -63,11 +64,15 @@ class SharedDetector(Detector):
     _last: tuple[Any, list[Detection]] = (None, [])
 
     def detect(
-        self, rgb: np.ndarray, depth: np.ndarray | None, knowledge: Knowledge
+        self,
+        rgb: np.ndarray,
+        depth: np.ndarray | None,
+        knowledge: Knowledge,
+        embedder: Embedder | None = None,
     ) -> list[Detection]:
         """The objects of a frame."""
         if self._last[0] is not rgb:
-            self._last = (rgb, super().detect(rgb, depth, knowledge))
+            self._last = (rgb, super().detect(rgb, depth, knowledge, embedder))
         return self._last[1]
 
 

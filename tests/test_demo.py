@@ -82,7 +82,7 @@ def story():
     events = {name: float(at) for at, name in enumerate(names)} | {"recognised": 50.0}
     seen = [
         *(Sighting(t, t, int(t), "teapot", "", "unknown") for t in (1.0, 2.0, 3.0)),
-        *(Sighting(50 + t, t, int(t), "teapot", "teapot", "right") for t in (0.0, 1.0)),
+        *(Sighting(50 + t, t, int(t), "teapot", "teapot", "right") for t in (0.0, 25.0)),
         *(Sighting(t, 2.0, 2, "mug", "mug", "right") for t in (2.0, 52.0)),
     ]
     return Story(
@@ -123,6 +123,9 @@ def test_the_loop_is_closed_only_if_every_part_is_there(story):
             story, events={k: v for k, v in story.events.items() if k != "learned"}
         ),
         "the teapot is not recognised in most frames": replace(story, seen=story.seen[:3]),
+        "the teapot is not recognised in the other light": replace(
+            story, seen=[s for s in story.seen if s.clip_time < 23]
+        ),
         "the teapot was not unknown in most frames": replace(story, seen=story.seen[3:]),
         "known things were not recognised in most frames": replace(story, seen=story.seen[:-1]),
         "adapting did not help in the new light": replace(story, lit=light(0.4, 0.4)),

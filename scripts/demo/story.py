@@ -14,6 +14,7 @@ from scripts.demo.witness import Heard, Witness
 
 MOST = 0.5  # the share of frames that is called most of them
 BEFORE_AND_AFTER = 13.0  # s on the clip's time line of the two pictures in the report
+OTHER_LIGHT = 23.0  # s on the clip's time line from which the lamp at the side alone shines
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,12 @@ class Story:
     def shares(self) -> dict[str, float]:
         """The numbers that say whether it worked, as shares of frames."""
         new = [self.new]
+        other_light = [s for s in self.of(new, True) if s.clip_time >= OTHER_LIGHT]
         return {
             "unknown_before": share(self.of(new, False), "unknown"),
             "called_known_before": share(self.of(new, False), "wrong"),
             "recognised_after": share(self.of(new, True), "right"),
+            "recognised_in_other_light": share(other_light, "right"),
             "known_right_before": share(self.of(self.known, False), "right"),
             "known_right_after": share(self.of(self.known, True), "right"),
         }
@@ -70,6 +73,9 @@ class Story:
             "known things were not recognised in most frames": kept > MOST,
             f"the {self.new} was not unknown in most frames": shares["unknown_before"] > MOST,
             f"the {self.new} is not recognised in most frames": shares["recognised_after"] > MOST,
+            f"the {self.new} is not recognised in the other light": (
+                shares["recognised_in_other_light"] > MOST
+            ),
             "no image was fetched": self.images > 0,
             "the classifiers did not see the light change": adapting is not None,
             "adapting did not help in the new light": (

@@ -27,6 +27,7 @@ class Detection:
     embedding: np.ndarray  # float32 [D], of length 1: for telling objects apart
     crop: np.ndarray  # uint8 [h, w, 3], a view into the image: what the network saw
     proposed_by: Source = "colour"  # what its box was made of
+    length: float = 1.0  # of the feature that the head judged, which is embedding * length
 
     @property
     def known(self) -> bool:
@@ -70,7 +71,7 @@ class Detector:
         with torch.inference_mode():
             decided = _decide(knowledge, embedder(crops))
         return [
-            Detection(box, float(sure), *facts, crop, source)
+            Detection(box, float(sure), *facts[:6], crop, source, facts[6])
             for box, sure, source, facts, crop in zip(
                 found.boxes, found.objectness, found.sources, decided, crops, strict=True
             )
@@ -119,7 +120,7 @@ def same_network(one: Knowledge, other: Knowledge) -> bool:
 
 def _decide(
     knowledge: Knowledge, features: torch.Tensor
-) -> list[tuple[str, str, float, float, float, np.ndarray]]:
+) -> list[tuple[str, str, float, float, float, np.ndarray, float]]:
     model, labels = knowledge.model, knowledge.labels
     embedding = model.shaped(features)
     decision = model.head.decide(embedding)
@@ -130,10 +131,11 @@ def _decide(
         decision.distance.tolist(),
         decision.rejection_threshold.tolist(),
     )
+    lengths = embedding.norm(dim=1).tolist()
     return [
-        (_name(labels, label), _name(labels, nearest), score, distance, threshold, row)
-        for label, nearest, score, distance, threshold, row in zip(
-            *columns, _unit_rows(embedding), strict=True
+        (_name(labels, label), _name(labels, nearest), score, distance, threshold, row, length)
+        for label, nearest, score, distance, threshold, row, length in zip(
+            *columns, _unit_rows(embedding), lengths, strict=True
         )
     ]
 

@@ -3,18 +3,26 @@
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
 from newfound_core.checkpoint import JSON_NAME, MEMORY_NAME, TENSORS_NAME
-from newfound_core.errors import DataError
+from newfound_core.errors import CheckpointError, DataError
+from newfound_core.knowledge.knowledge_base import read_note
 from newfound_core.metadata import Provenance
 from newfound_core.models import LoadedModel, load_model, save_model
 from newfound_core.open_world.heads import HEADS
 from newfound_core.open_world.memory_store import load_memory, save_memory
 from newfound_core.open_world.model import OpenWorldModel
+from newfound_core.storage import write_bytes
 
 METHODS = tuple(HEADS)
+LIGHT_NAME = "light.safetensors"  # in a version: the shift of the light each class was learned in
 Write = Callable[[Path], Iterable[str]]  # fills a folder, returns the labels of its classes
 
 
@@ -25,6 +33,8 @@ class Knowledge:
     loaded: LoadedModel
     exemplars: Mapping[str, int]  # by label; empty without a memory
     memory_limit: int  # exemplars at most; 0 without a memory
+    # Of the classes learned on this robot: the shift of the light that each was learned in, [D].
+    learned_in: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def model(self) -> OpenWorldModel:
@@ -46,11 +56,48 @@ class Knowledge:
 def read_knowledge(folder: Path, device: str = "cpu") -> Knowledge:
     """Read a version, every tensor and every remembered image; raises a NewfoundError."""
     loaded = load_model(folder, METHODS, device)
+    learned_in = _learned_in(folder, loaded)
     if not loaded.metadata.memory:
-        return Knowledge(loaded, {}, 0)
+        return Knowledge(loaded, {}, 0, learned_in)
     memory = load_memory(folder / MEMORY_NAME)
     exemplars = {label: len(memory.samples(label)) for label in loaded.labels}
-    return Knowledge(loaded, exemplars, memory.config.size)
+    return Knowledge(loaded, exemplars, memory.config.size, learned_in)
+
+
+def _learned_in(folder: Path, loaded: LoadedModel) -> dict[str, Tensor]:
+    """The record of a version; a class learned without one was learned without a shift."""
+    note = read_note(folder)
+    model = loaded.model
+    assert isinstance(model, OpenWorldModel)
+    none = torch.zeros(model.head.dimension)
+    found: Mapping[str, Tensor] = {}
+    if (folder / LIGHT_NAME).exists():
+        found, _ = read_vectors(folder / LIGHT_NAME, model.head.dimension)
+    classes = note.classes if note else {}
+    learned = [label for label, entry in classes.items() if entry.origin == "learned"]
+    return {label: found.get(label, none) for label in learned if label in loaded.labels}
+
+
+def write_learned_in(folder: Path, learned_in: Mapping[str, Tensor]) -> None:
+    """Record the shifts in a version that is being made."""
+    write_bytes(folder / LIGHT_NAME, save({k: v.contiguous() for k, v in learned_in.items()}))
+
+
+def read_vectors(path: Path, dimension: int) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The vectors of a file and its metadata; raises a CheckpointError if any is damaged."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            vectors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            metadata = file.metadata() or {}
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    for name, vector in vectors.items():
+        if vector.shape != (dimension,) or not bool(torch.isfinite(vector).all()):
+            raise CheckpointError(
+                f"{path} is damaged: expected {dimension} finite numbers of {name!r}, found the "
+                f"shape {list(vector.shape)}"
+            )
+    return vectors, metadata
 
 
 def from_checkpoint(checkpoint: Path) -> Write:
@@ -88,6 +135,8 @@ def without_class(version: Path, label: str) -> Write:
             if memory is None
             else lambda place: save_memory(memory.without(label), place),
         )
+        learned_in = _learned_in(version, loaded)
+        write_learned_in(folder, {k: v for k, v in learned_in.items() if k != label})
         return model.labels
 
     return write

@@ -110,12 +110,14 @@ class Job:
     options: LearningOptions = field(default_factory=LearningOptions)
     sources: Mapping[str, str] = field(default_factory=dict)  # image name to where it came from
     unknown_id: str = ""  # the unknown object whose crops are among the images
+    light: str = ""  # shift of the light its images were taken in, float32 in base64; empty: none
 
     def __post_init__(self) -> None:
         if not isinstance(self.label, str) or not self.label.strip():
             raise ConfigError(f"the label must be a non-empty text, got {self.label!r}")
-        if not isinstance(self.unknown_id, str):
-            raise ConfigError(f"unknown_id must be a text, got {self.unknown_id!r}")
+        for name in ("unknown_id", "light"):
+            if not isinstance(getattr(self, name), str):
+                raise ConfigError(f"{name} must be a text, got {getattr(self, name)!r}")
         path = PurePosixPath(self.knowledge) if isinstance(self.knowledge, str) else None
         if path is None or path.is_absolute() or not self.knowledge or "\0" in self.knowledge:
             raise ConfigError(

@@ -12,9 +12,11 @@ from sensor_msgs.msg import CompressedImage, RegionOfInterest
 from std_msgs.msg import Header
 
 from newfound_core.detection.detector import Detection
+from newfound_core.detection.light_shift import LightShiftConfig
 from newfound_core.detection.unknown_objects import UnknownObject
 from newfound_core.learning.job import JobStatus
 from newfound_msgs import msg
+from newfound_nodes.open_world.light import LightReport
 from newfound_nodes.open_world.session import FrameResult, KnowledgeInUse
 
 _ORIGINS = {"shipped": msg.KnownClass.ORIGIN_SHIPPED, "learned": msg.KnownClass.ORIGIN_LEARNED}
@@ -119,6 +121,30 @@ def learning_message(status: JobStatus, stamp: Time) -> msg.LearningStatus:
         knowledge_version=status.version,
         message=status.message,
     )
+
+
+def adaptation_message(
+    report: LightReport, config: LightShiftConfig, stamp: Time
+) -> msg.AdaptationStatus:
+    """How far the learned classes have followed the light."""
+    states, status = msg.AdaptationStatus, report.status
+    on = report.state != "off"
+    message = msg.AdaptationStatus(
+        header=Header(stamp=stamp),
+        state=getattr(states, f"STATE_{report.state.upper()}") if on else states.STATE_DISABLED,
+        estimator="embedding" if on else "",
+        frames=status.frames,
+        frames_skipped=status.redundant,
+        updates=status.updates,
+        frames_per_update=config.frames_per_update,
+        momentum=1.0,
+        entropy=math.nan,
+        message=report.problem or ("" if on else "the parameter adapt is false"),
+    )
+    if on:
+        message.layers, message.drift = ["embedding"], [status.length]
+        message.drift_mean = message.drift_max = status.length
+    return message
 
 
 def time_message(nanoseconds: int) -> Any:

@@ -14,6 +14,7 @@ from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.qos import qos_profile_sensor_data
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import CameraInfo, Image
+from std_srvs.srv import Trigger
 
 from newfound_core.detection.depth_segments import DepthSegments
 from newfound_core.detection.detector import Detector
@@ -27,7 +28,9 @@ from newfound_msgs import msg
 from newfound_nodes import vision_messages
 from newfound_nodes.model_node import one_line
 from newfound_nodes.open_world.depth_input import DepthInput, calibrated
+from newfound_nodes.open_world.light import LightReport
 from newfound_nodes.open_world.messages import (
+    adaptation_message,
     annotate,
     detections_message,
     knowledge_message,
@@ -66,6 +69,7 @@ class OpenWorldDetector(PerceptionNode):
         "unknowns": (msg.UnknownObject, 50),
         "knowledge": (msg.KnowledgeBase, LATCHED),
         "learning": (msg.LearningStatus, 50),
+        "adaptation": (msg.AdaptationStatus, 10),
     }
 
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
@@ -80,6 +84,7 @@ class OpenWorldDetector(PerceptionNode):
             lambda: self.session if self.state() == State.PRIMARY_STATE_ACTIVE else None,
             lambda: learning_options(self.param),
         )
+        self.create_service(Trigger, "~/reset_adaptation", self._reset_adaptation)
 
     def outputs(self) -> Mapping[str, Output]:
         """Those of the node, and vision_msgs' message where it is installed."""
@@ -177,6 +182,7 @@ class OpenWorldDetector(PerceptionNode):
             self._depth.refresh(self.frames_wanted())
         if self.session is not None:
             self.session.tick()
+            self._publish_adaptation(self.session)
             if self._replay is not None:
                 subscribers = self._outputs["unknowns"].get_subscription_count()
                 self._replay.tick(subscribers, self._waiting)
@@ -205,6 +211,32 @@ class OpenWorldDetector(PerceptionNode):
         if problems and self.due("depth"):
             self.get_logger().warning(f"{'; '.join(problems)}. {_WITHOUT_DEPTH}")
         return depth
+
+    # Adaptation.
+
+    def parameters_changed(self, names: set[str]) -> None:
+        """Switching and freezing count from the next frame on."""
+        if self.session is not None:
+            self.session.light.switch(self.param("adapt"))
+            if "freeze" in names:
+                self.session.light.freeze(self.param("freeze"))
+
+    def _publish_adaptation(self, session: OpenWorldSession) -> None:
+        if self.wanted("adaptation"):
+            stamp = self.get_clock().now().to_msg()
+            message = adaptation_message(session.light.report(), session.light.config, stamp)
+            self.publish("adaptation", message)
+
+    def _reset_adaptation(
+        self, _: Trigger.Request, response: Trigger.Response
+    ) -> Trigger.Response:
+        response.success = self.session is not None
+        if self.session is None:
+            response.message = "the node is not configured"
+        else:
+            self.session.light.reset()
+            response.message = "learned classes are as they were learned again"
+        return response
 
     def _waiting(self) -> list[str]:
         session = self.session
@@ -262,8 +294,18 @@ class OpenWorldDetector(PerceptionNode):
             "unknown objects": len(self.session.unknowns()),
             "not announced": _counts(self.session.held_back()),
             "learning": ", ".join(sorted(self.session.jobs.labels())) or "nothing",
+            **_adaptation(self.session.light.report()),
             "warnings": "; ".join(self.session.warnings) or "none",
         }
+
+
+def _adaptation(report: LightReport) -> Mapping[str, object]:
+    status = report.status
+    return {
+        "adaptation": report.state,
+        "adaptation updates": status.updates,
+        "adaptation shift": round(status.length, 4),
+    }
 
 
 def _counts(reasons: Mapping[str, int]) -> str:

@@ -10,6 +10,7 @@ from newfound_core.detection.announcements import region_problem
 from newfound_core.detection.depth_segments import DepthSegments, DepthSegmentsConfig
 from newfound_core.detection.detector import DetectorConfig
 from newfound_core.detection.fused_proposer import FusedProposer
+from newfound_core.detection.light_shift import LightShiftConfig
 from newfound_core.detection.proposals import CameraView, Proposer, WholeImage
 from newfound_core.detection.unknown_store import UnknownsConfig
 from newfound_core.errors import ConfigError
@@ -44,6 +45,28 @@ PARAMETERS = (
     ),
     Parameter("versions_kept", 10, "Versions of the knowledge kept on disk.", 2, 1000),
     Parameter("device", "cpu", "Where the model runs: cpu, cuda, cuda:1."),
+    # Adaptation.
+    Parameter(
+        "adapt",
+        False,
+        "Let the classes that were learned here follow the light; false: as they were learned.",
+        live=True,
+    ),
+    Parameter("freeze", False, "Keep them where they are now.", live=True),
+    Parameter(
+        "adaptation_window",
+        16,
+        "Latest images that say what the light is; those that look alike count once.",
+        10,
+        1000,
+    ),
+    Parameter(
+        "adaptation_min_classes",
+        2,
+        "Learned classes that must be recognised in them; one says more of itself than of light.",
+        1,
+        100,
+    ),
     # Detection.
     Parameter(
         "proposer",
@@ -260,6 +283,10 @@ def session_config(param: Param, node: str) -> SessionConfig:
         queue_limit=param("queue_limit"),
         learning_timeout=param("learning_timeout"),
         learner=_learner(param),
+        light=LightShiftConfig(
+            window=param("adaptation_window"), min_classes=param("adaptation_min_classes")
+        ),
+        adapt=param("adapt"),
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from torch import Tensor
 
 from newfound_core.detection.detector import (
     Detection,
@@ -23,6 +24,8 @@ from newfound_core.detection.detector import (
     label_crops,
     same_network,
 )
+from newfound_core.detection.embedding import Embedder, PlainEmbedder
+from newfound_core.detection.light_shift import LightShiftConfig
 from newfound_core.detection.same_object import View
 from newfound_core.detection.tracking import Tracker, TrackerConfig
 from newfound_core.detection.unknown_objects import (
@@ -38,6 +41,7 @@ from newfound_core.knowledge.contents import (
     from_checkpoint,
     read_knowledge,
     without_class,
+    write_learned_in,
 )
 from newfound_core.knowledge.knowledge_base import ClassNote, KnowledgeBase
 from newfound_core.knowledge.labels import (
@@ -49,6 +53,7 @@ from newfound_core.knowledge.labels import (
 from newfound_core.learning.job import Job, JobState, JobStatus, LearningOptions
 from newfound_core.models import check_device
 from newfound_nodes.open_world.learning_queue import COMMAND, LearningQueue
+from newfound_nodes.open_world.light import LightFollower, decode_shift, encode_shift
 from newfound_runtime.services import RequestError
 
 FEWEST_IMAGES = 2  # one to learn from, one to hold out
@@ -64,6 +69,7 @@ class KnowledgeInUse:
     since: float  # s since 1970, when it came into use
     classes: Mapping[str, ClassNote]
     restorable: list[int]  # earlier versions on disk
+    embedder: Embedder  # runs its network
     unknown_embeddings: Mapping[str, np.ndarray] = field(default_factory=dict)  # by this network
 
 
@@ -109,6 +115,8 @@ class SessionConfig:
     queue_limit: int = 10
     learning_timeout: float = 600.0  # s that a learning process may be without progress
     learner: Sequence[str] = COMMAND
+    light: LightShiftConfig = field(default_factory=LightShiftConfig)
+    adapt: bool = False  # whether learned classes follow the light from the start
 
 
 class OpenWorldSession:
@@ -130,6 +138,8 @@ class OpenWorldSession:
         try:
             opened = self._base.open(from_checkpoint(config.shipped) if config.shipped else None)
             self.warnings = [*opened.warnings, *self._unknowns.open(config.root / "unknowns")]
+            self.light = LightFollower(config.root, opened.content, config.light)
+            self.light.switch(config.adapt)
             self.in_use = self._make_in_use(opened.version, opened.content)
             self._unknowns.use_embeddings(self.in_use.unknown_embeddings)
             self.jobs = LearningQueue(
@@ -149,6 +159,7 @@ class OpenWorldSession:
         """End all threads; a job at work is resumed by the next session."""
         self.jobs.close()
         self._unknowns.close()
+        self.light.close()
         self._base.close()
 
     # Frames: one thread.
@@ -158,7 +169,9 @@ class OpenWorldSession:
         in_use = self.in_use
         if in_use is not self._used:
             self._begin_using(in_use)
-        found = self._detector.detect(rgb, depth, in_use.knowledge)
+        knowledge = in_use.knowledge
+        found = self._detector.detect(rgb, depth, self.light.serve(knowledge), in_use.embedder)
+        self.light.observe(knowledge, found)
         boxes = np.stack([d.box for d in found]) if found else np.zeros((0, 4), np.float32)
         rows = np.stack([d.embedding for d in found]) if found else np.zeros((0, 0), np.float32)
         tracks = self._tracker.update(boxes, rows).tolist()
@@ -209,7 +222,8 @@ class OpenWorldSession:
             sources = dict.fromkeys(crops, f"unknown {unknown_id}") | dict.fromkeys(
                 given, "request"
             )
-            job = Job(label, options=options, sources=sources, unknown_id=unknown_id)
+            light = encode_shift(self.light.shift())
+            job = Job(label, options=options, sources=sources, unknown_id=unknown_id, light=light)
             name, before = self.jobs.add(job, found)
             self._unknowns.mark(unknown_id, UnknownState.LEARNING, label)
         return name, before
@@ -291,6 +305,7 @@ class OpenWorldSession:
     def tick(self) -> None:
         """Remove unknown objects that are too old, store what has changed; once a second."""
         self._unknowns.tick()
+        self.light.tick()
 
     def errors(self) -> list[str]:
         """What keeps the session from keeping what it learns, a sentence each."""
@@ -299,7 +314,7 @@ class OpenWorldSession:
 
     def problems(self) -> list[str]:
         """What else a person should look at, a sentence each."""
-        found = [*self.warnings, self._unknowns.problem()]
+        found = [*self.warnings, self._unknowns.problem(), self.light.report().problem]
         job = self._last_job
         if job is not None and job.state in (JobState.FAILED, JobState.REJECTED):
             found.append(f"learning {job.label!r} {job.state}: {job.message}")
@@ -327,6 +342,8 @@ class OpenWorldSession:
         with self._changes:
             expected = [*self.in_use.knowledge.labels]
             expected += [] if label in expected else [label]
+            if checkpoint.is_dir():
+                write_learned_in(checkpoint, self._learned_in(job, label))
             version = self._base.adopt(checkpoint, expected, f"learned {label!r}", job)
             if version <= self.in_use.version:
                 return version
@@ -336,6 +353,20 @@ class OpenWorldSession:
                     raise DataError(f"it knows {knowledge.labels}, expected {expected}")
 
             return self._use(version, check)
+
+    def _learned_in(self, name: str, label: str) -> Mapping[str, Tensor]:
+        """The lights that classes were learned in, once a job's result is in use."""
+        job, knowledge = self.jobs.folders.job(name), self.in_use.knowledge
+        if job is None or job.options.epochs:  # another network: its embeddings are others, too
+            return {}
+        shift = decode_shift(job.light, knowledge.model.head.dimension)
+        if (before := knowledge.learned_in.get(label)) is not None:
+            # Further views move the mean by their number, and what it was learned in as well.
+            index = knowledge.labels.index(label)
+            old, new = float(knowledge.model.head.means.count[index]), len(job.sources)
+            shift = (old * before + new * shift) / max(1.0, old + new)
+        known = label in knowledge.labels and before is None
+        return {**knowledge.learned_in, **({} if known else {label: shift})}
 
     def job_changed(self, status: JobStatus, job: Job | None) -> None:
         """A job is somewhere else; a final one decides what becomes of its unknown object."""
@@ -360,14 +391,16 @@ class OpenWorldSession:
         return version
 
     def _make_in_use(self, version: int, knowledge: Knowledge) -> KnowledgeInUse:
-        note = self._base.note(version)
+        note, embedder = self._base.note(version), PlainEmbedder(knowledge.loaded)
+        self.light.use(knowledge)
         return KnowledgeInUse(
             version,
             knowledge,
             time.time(),
             note.classes if note else {},
             [other for other in self._base.versions() if other != version],
-            embed_unknowns(self.unknowns(), lambda crops: embed_crops(knowledge, crops)),
+            embedder,
+            embed_unknowns(self.unknowns(), lambda crops: embed_crops(knowledge, crops, embedder)),
         )
 
     def _release_known(self, in_use: KnowledgeInUse, new: set[str]) -> None:
@@ -378,7 +411,9 @@ class OpenWorldSession:
         """
         knowledge, least = in_use.knowledge, self._unknowns.config.same_similarity
         waiting = [entry for entry in self.unknowns() if entry.state == UnknownState.WAITING]
-        labels = label_unknowns(waiting, lambda crops: label_crops(knowledge, crops))
+        labels = label_unknowns(
+            waiting, lambda crops: label_crops(knowledge, crops, in_use.embedder)
+        )
         for unknown_id, label in labels.items():
             embedding = in_use.unknown_embeddings.get(unknown_id)
             if label not in new or embedding is None:  # or it was announced meanwhile

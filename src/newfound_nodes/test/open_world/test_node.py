@@ -20,6 +20,7 @@ from newfound_core.open_world.memory_store import load_memory
 from newfound_core.testing import tiny_open_world
 from newfound_msgs.action import LearnClass
 from newfound_msgs.msg import (
+    AdaptationStatus,
     KnowledgeBase,
     LearningStatus,
     OpenWorldDetection,
@@ -165,6 +166,19 @@ def test_an_unknown_is_announced_learned_and_recognised(robot):
     restored = robot.ask(RestoreKnowledge, "restore_knowledge", version=2)
     assert (restored.result, restored.knowledge_version) == (Restored.RESULT_OK, 4)
     assert robot.see(YELLOW).label == "lemon"
+
+
+def test_following_the_light_is_switched_live_told_and_reset(robot):
+    told = robot.ros.collect(AdaptationStatus, f"{NODE}/adaptation")
+    assert eventually(lambda: told and told[-1]).state == AdaptationStatus.STATE_DISABLED
+    assert robot.ros.set(NODE, adapt=True).successful
+    robot.see(RED, 3)
+    eventually(lambda: told[-1].state == AdaptationStatus.STATE_ADAPTING and told[-1].frames >= 3)
+    assert (told[-1].estimator, list(told[-1].layers)) == ("embedding", ["embedding"])
+    assert robot.ros.set(NODE, freeze=True).successful
+    eventually(lambda: told[-1].state == AdaptationStatus.STATE_FROZEN)
+    assert robot.ask(Trigger, "reset_adaptation").success
+    assert not robot.ros.set(NODE, adaptation_window=12).successful, "read at configure"
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@ import shutil
 import time
 
 import pytest
+import torch
 
 from newfound_core.detection.detector import Detector, DetectorConfig
 from newfound_core.detection.proposals import WholeImage
@@ -422,3 +423,27 @@ def test_what_is_not_announced_is_counted(make_session, show):
     session = make_session(unknowns=config)
     assert show(session, YELLOW, 6).unknown_ids == [""]
     assert session.held_back() == {"outside": 1}
+
+
+def test_a_job_carries_the_light_of_its_images_over_a_restart(make_session, show):
+    session = make_session(adapt=True)
+    (unknown_id,) = show(session, YELLOW, 8).unknown_ids
+    light = torch.linspace(0, 1, session.in_use.knowledge.model.head.dimension)
+    session.light._shift.value = light
+    job = ask(session, "waits", unknown_id)
+    session.close()
+    later = make_session()
+    recorded = later._learned_in(job, "waits")
+    assert torch.equal(recorded["waits"], light)
+    assert set(recorded) == {"waits"}, "shipped classes have none"
+    later.jobs.cancel(job)
+    eventually(lambda: later.jobs.status(job).state.final)
+
+
+def test_a_job_without_adaptation_was_learned_without_a_shift(make_session, show):
+    session = make_session()
+    (unknown_id,) = show(session, YELLOW, 8).unknown_ids
+    job = ask(session, "waits", unknown_id)
+    assert not session._learned_in(job, "waits")["waits"].any()
+    session.jobs.cancel(job)
+    eventually(lambda: session.jobs.status(job).state.final)
