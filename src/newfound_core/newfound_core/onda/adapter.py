@@ -36,7 +36,7 @@ from newfound_core.onda.estimators import (
     StreamingEstimator,
 )
 from newfound_core.onda.folding import (
-    FoldedNetwork,
+    Folding,
     as_batch,
     fold,
     label_and_entropy,
@@ -95,8 +95,12 @@ class Onda:
         *,
         inline: bool = True,
         logits: Callable[[Any], Tensor] = logits_of,
+        engine: Callable[[NormalizationLayers], Folding] | None = None,
     ) -> None:
-        """`logits` finds those of the classes, [N, classes], in what the network returns."""
+        """`logits` finds those of the classes, [N, classes], in what the network returns.
+
+        `engine` makes what serves the frames, unless that is PyTorch.
+        """
         if any(module.training for module in network.modules()):
             raise BackboneError(
                 "the network is in training mode: call network.eval() before adapting it"
@@ -109,8 +113,10 @@ class Onda:
         self._source = self._online = self._layers.read()
         self._fingerprint = self._layers.fingerprint(self._source)
         self._estimator = self._build_estimator()
-        self._folded: FoldedNetwork | None = None
-        self._tried_to_fold = False
+        self._folded: Folding | None = None
+        self._tried_to_fold = engine is not None
+        if engine is not None:
+            self._use_folded(engine(self._layers))
         self._memory: LatestFrames | BalancedMemory = LatestFrames()
         self._redundancy, self._anchor = RedundancyFilter(), Anchor()
         self._settling = Settling()
@@ -168,7 +174,7 @@ class Onda:
                 self._fold(images)
                 self._estimator.start(images, observations)
             try:
-                output = (self._folded or self).network(images)
+                output = self._forward(images, observe=bool(counted))
             finally:
                 samples = iter(self._estimator.finish())
             for parts in counted:
@@ -186,9 +192,17 @@ class Onda:
         """Serve with the folded network from the first frame that is finite on, if that works."""
         if not self._tried_to_fold:
             self._tried_to_fold = True
-            self._folded = fold(self._layers, images)
-            if self._folded is not None:
-                self._estimator.serve_with(self._folded)
+            if (folded := fold(self._layers, images)) is not None:
+                self._use_folded(folded)
+
+    def _use_folded(self, folded: Folding) -> None:
+        self._folded = folded
+        self._estimator.serve_with(folded)
+
+    def _forward(self, images: Tensor, *, observe: bool) -> Any:
+        if self._folded is None:
+            return self.network(images)
+        return self._folded.run(images, observe=observe)
 
     def _counts(self, frame: Tensor) -> bool:
         """Whether the frame may be learned from."""

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from newfound_core.normalization import DomainBatchNorm
-from newfound_core.onda.folding import FoldedNetwork
+from newfound_core.onda.folding import Folding
 from newfound_core.onda.statistics import NormalizationLayers, Statistics
 
 
@@ -84,8 +84,8 @@ class Estimator(Protocol):
     def estimate(self, samples: Sequence[Any], current: Statistics) -> Estimate:
         """Statistics of the frames behind `samples`; may run in another thread."""
 
-    def serve_with(self, folded: FoldedNetwork) -> None:
-        """Called once if frames are predicted by the folded network from now on."""
+    def serve_with(self, folded: Folding) -> None:
+        """Called once if frames are predicted by a folded network from now on."""
 
     def close(self) -> None:
         """Leave the network as it was found."""
@@ -335,7 +335,7 @@ class BatchEstimator:
             share = self._layers.per_domain(self._weights, like=current.mean)
             return Estimate(self._layers.read(), share[self._layers.row_group])
 
-    def serve_with(self, folded: FoldedNetwork) -> None:
+    def serve_with(self, folded: Folding) -> None:
         """Nothing changes: the twin normalises by itself."""
 
     def close(self) -> None:
@@ -361,7 +361,7 @@ class StreamingEstimator:
         self._observations: Sequence[slice] = ()
         self._frames = 0  # shifts the grid from frame to frame
         self._weights: list[dict[int, Tensor | float]] = []
-        self._folded: FoldedNetwork | None = None
+        self._folded: Folding | None = None
         self._handles = self._listen_to(layers.modules)
 
     def _listen_to(self, modules: Sequence[nn.Module]) -> list[RemovableHandle]:
@@ -370,7 +370,7 @@ class StreamingEstimator:
             for index in self._layers.adapting
         ]
 
-    def serve_with(self, folded: FoldedNetwork) -> None:
+    def serve_with(self, folded: Folding) -> None:
         """Listen to the folded network from now on."""
         self.close()
         self._folded = folded

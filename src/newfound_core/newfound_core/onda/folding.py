@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network as it serves: one frame in, logits out, normalisation folded into convolutions.
-
-The network as it serves: normalisation folded into the layer before it.
+"""The network as it serves: normalisation folded into the layer before it.
 
     BN(W x + b) = (s W) x + s (b - mean) + beta,   s = gamma / sqrt(variance + eps)
 
@@ -11,7 +9,9 @@ The folded weights are computed anew whenever the statistics change, some millis
 
 import copy
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,43 +65,34 @@ class Pair:
     before: nn.Module
 
 
-class FoldedNetwork:
-    """A twin of the network that shares all tensors but the weights that were folded."""
+class Folding(ABC):
+    """How to serve with normalisation folded away: scale and shift of every row.
 
-    def __init__(self, layers: NormalizationLayers, pairs: list[Pair]) -> None:
-        network = layers.network
-        shared: dict[int, Any] = {id(p): p for p in [*network.parameters(), *network.buffers()]}
-        self.network = copy.deepcopy(network, shared)
-        # Where the twin shows what the network's normalisation layers see.
-        self.observed = [self.network.get_submodule(name) for name in layers.names]
+    Subclasses hold the folded weights, in PyTorch or in another engine, and run them.
+    """
+
+    def __init__(self, layers: NormalizationLayers, pairs: Sequence[Pair]) -> None:
         self._layers = layers
-        statistics = layers.read()
-        zeros = torch.zeros_like(statistics.mean)
+        zeros = torch.zeros_like(layers.read().mean)
         self._gamma, self._beta, self._bias = zeros.clone(), zeros.clone(), zeros.clone()
         self._folded = torch.zeros_like(zeros, dtype=torch.bool)
         self._shift = zeros  # the biases of the folded layers, side by side
-        self._weights: list[tuple[slice, Tensor, Tensor]] = []  # rows, original, folded
-        names = {module: name for name, module in network.named_modules()}
+        # Modules that are called with what the network's normalisation layers see.
+        self.observed: list[nn.Module] = [nn.Identity() for _ in layers.modules]
         for pair in pairs:
-            self._fold(pair, names[pair.before])
-        self.refresh(statistics)
+            norm, rows = layers.modules[pair.index], layers.rows(pair.index)
+            self._gamma[rows] = _values(norm.weight, 1.0)
+            self._beta[rows] = _values(norm.bias, 0.0)
+            self._bias[rows] = _values(pair.before.bias, 0.0)
+            self._folded[rows] = True
 
-    def _fold(self, pair: Pair, name: str) -> None:
-        norm, before = self._layers.modules[pair.index], pair.before
-        rows = self._layers.rows(pair.index)
-        assert isinstance(before.weight, Tensor)
-        self._gamma[rows] = _values(norm.weight, 1.0)
-        self._beta[rows] = _values(norm.bias, 0.0)
-        self._bias[rows] = _values(before.bias, 0.0)
-        self._folded[rows] = True
-        twin = self.network.get_submodule(name)
-        folded = torch.empty_like(before.weight)
-        twin.weight = nn.Parameter(folded, requires_grad=False)
-        twin.bias = nn.Parameter(self._shift[rows], requires_grad=False)
-        self._weights.append((rows, before.weight.detach(), folded))
-        parent, _, child = self._layers.names[pair.index].rpartition(".")
-        self.observed[pair.index] = nn.Identity()
-        setattr(self.network.get_submodule(parent), child, self.observed[pair.index])
+    @abstractmethod
+    def run(self, images: Tensor, *, observe: bool) -> Any:
+        """What the network returns; if `observe`, the modules `observed` are called meanwhile."""
+
+    @abstractmethod
+    def _write_weights(self) -> None:
+        """Let the next pass use `_scale` times the weights, and `_shift` as biases."""
 
     @torch.no_grad()
     def refresh(self, statistics: Statistics) -> None:
@@ -111,8 +102,7 @@ class FoldedNetwork:
         self._offset = torch.where(self._folded, self._beta - statistics.mean * scale, 0.0)
         self._shift.copy_(self._offset + self._bias * self._scale)
         self._statistics = statistics
-        for rows, weight, folded in self._weights:
-            torch.mul(weight, self._scale[rows].view(-1, *[1] * (weight.dim() - 1)), out=folded)
+        self._write_weights()
 
     def unfold(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Convert statistics of what `observed` shows to those of the network's own layers.
@@ -126,6 +116,42 @@ class FoldedNetwork:
             torch.where(blind, self._statistics.mean.to(mean), (mean - self._offset) / scale),
             torch.where(blind, self._statistics.variance.to(mean), variance / scale.square()),
         )
+
+
+class FoldedNetwork(Folding):
+    """A twin of the network that shares all tensors but the weights that were folded."""
+
+    def __init__(self, layers: NormalizationLayers, pairs: Sequence[Pair]) -> None:
+        super().__init__(layers, pairs)
+        network = layers.network
+        shared: dict[int, Any] = {id(p): p for p in [*network.parameters(), *network.buffers()]}
+        self.network = copy.deepcopy(network, shared)
+        self.observed = [self.network.get_submodule(name) for name in layers.names]
+        self._weights: list[tuple[slice, Tensor, Tensor]] = []  # rows, original, folded
+        names = {module: name for name, module in network.named_modules()}
+        for pair in pairs:
+            self._fold(pair, names[pair.before])
+        self.refresh(layers.read())
+
+    def _fold(self, pair: Pair, name: str) -> None:
+        weight, rows = pair.before.weight, self._layers.rows(pair.index)
+        assert isinstance(weight, Tensor)
+        twin = self.network.get_submodule(name)
+        folded = torch.empty_like(weight)
+        twin.weight = nn.Parameter(folded, requires_grad=False)
+        twin.bias = nn.Parameter(self._shift[rows], requires_grad=False)
+        self._weights.append((rows, weight.detach(), folded))
+        parent, _, child = self._layers.names[pair.index].rpartition(".")
+        self.observed[pair.index] = nn.Identity()
+        setattr(self.network.get_submodule(parent), child, self.observed[pair.index])
+
+    def run(self, images: Tensor, *, observe: bool) -> Any:
+        """What the network returns; its hooks see every pass, listened to or not."""
+        return self.network(images)
+
+    def _write_weights(self) -> None:
+        for rows, weight, folded in self._weights:
+            torch.mul(weight, self._scale[rows].view(-1, *[1] * (weight.dim() - 1)), out=folded)
 
 
 @torch.no_grad()
