@@ -15,17 +15,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from newfound_core.errors import ConfigError, ExportError, ExportToolsError
+from newfound_core.onnx_runtime import INPUT_NAME
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.storage import write_bytes
 
-INPUT_NAME = "images"
 CHECKED_BATCHES = (1, 2, 5)
 Run = Callable[[Tensor], Sequence[Tensor]]
 
@@ -52,6 +52,7 @@ class InferenceGraph(nn.Module):
         with torch.no_grad():
             output = self.model(example)
         several = isinstance(output, tuple)
+        self.output_type = type(output) if several else None
         names = getattr(output, "_fields", None) if several else (_single_name(model),)
         if names is None:
             raise ExportError(f"the outputs of {type(model).__name__} have no names")
@@ -65,6 +66,39 @@ class InferenceGraph(nn.Module):
         output = self.model(images)
         tensors = output if isinstance(output, tuple) else (output,)
         return tuple(tensors[i] for i in self.kept)
+
+    def rebuild(self, tensors: Sequence[Tensor]) -> Any:
+        """What the model itself returns, from the outputs in the order of `names`."""
+        if self.output_type is None:
+            return tensors[0]
+        found = dict(zip(self.names, tensors, strict=True))
+        none = tensors[0].new_zeros(len(tensors[0]), 0)
+        return self.output_type(*(found.get(name, none) for name in self.output_type._fields))
+
+
+@dataclass(frozen=True)
+class OnnxGraph:
+    """A model as an ONNX graph that nothing has been compared with yet."""
+
+    PREFIX: ClassVar[str] = "model."  # of the names of the model's parameters in the graph
+
+    content: bytes
+    names: tuple[str, ...]  # of the outputs
+    rebuild: Callable[[Sequence[Tensor]], Any]  # what the model returns, from the outputs
+
+    def compare(self, model: nn.Module, example: Tensor, tolerance: float = 1e-4) -> float:
+        """The largest difference between ONNX Runtime and the model; an ExportError if large."""
+        run = _onnx_runtime(self.content, self.names)
+        graph = InferenceGraph(model, example)
+        return _check(run, graph, example, tolerance, "ONNX Runtime")
+
+
+def trace_onnx(model: nn.Module, example: Tensor) -> OnnxGraph:
+    """The model as an ONNX graph that takes any number of images."""
+    _require_tools()  # at once: tracing takes its time
+    example = _check_example(example)
+    graph = InferenceGraph(model, example)
+    return OnnxGraph(_to_onnx(_trace(graph, example), graph.names), graph.names, graph.rebuild)
 
 
 def export_program(
@@ -111,13 +145,10 @@ def export_onnx(
     If it does not, an ExportError is raised and nothing is written.
     """
     path, example = Path(path), _check_example(example)
-    _require_tools()  # at once: tracing takes its time
-    graph = InferenceGraph(model, example)
-    content = _to_onnx(_trace(graph, example), graph.names)
-    run = _onnx_runtime(content, graph.names)
-    difference = _check(run, graph, example, tolerance, "ONNX Runtime")
-    write_bytes(path, content)
-    return ExportReport(path, (INPUT_NAME,), graph.names, difference, len(content))
+    graph = trace_onnx(model, example)
+    difference = graph.compare(model, example, tolerance)
+    write_bytes(path, graph.content)
+    return ExportReport(path, (INPUT_NAME,), graph.names, difference, len(graph.content))
 
 
 def _trace(graph: InferenceGraph, example: Tensor) -> ExportedProgram:

@@ -4,18 +4,20 @@
     inference = build_inference(load_model(folder), InferenceConfig(backend="onnx"))
     output = inference([rgb])          # what the model itself returns for these images
 
-`torch` runs the network as it is and is the only back end whose statistics ONDA can move;
-`compile` and `onnx` hold a copy of the network made once.
+`torch` runs the network as it is, `compile` and `onnx` hold a copy of it made once. With `adapt`,
+ONDA moves the statistics of `torch`, and of `onnx` on a CPU:
+
+    inference = build_inference(load_model(folder), InferenceConfig(backend="onnx", adapt=True))
+    inference.serve(onda := inference.build_onda(OndaConfig(estimator="streaming")))
 """
 
 import re
-import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -23,13 +25,21 @@ import torch
 from torch import Tensor
 
 from newfound_core.errors import ConfigError
-from newfound_core.export import INPUT_NAME, export_onnx
+from newfound_core.export import trace_onnx
 from newfound_core.models import LoadedModel
-from newfound_core.places import PlaceClassifier, PlaceOutput
+from newfound_core.onda import Onda, OndaConfig
+from newfound_core.onda.onnx_folding import OnnxFolding
+from newfound_core.onnx_runtime import (
+    EXECUTION_PROVIDERS,
+    INPUT_NAME,
+    ExecutionProvider,
+    choose_provider,
+    import_onnxruntime,
+    make_session,
+)
 
 Backend = Literal["torch", "compile", "onnx"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
-ADAPTABLE = ("torch",)  # the others hold a copy of the statistics that ONDA cannot move
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,8 @@ class InferenceConfig:
     channels_last: bool = False  # memory layout of `torch` and `compile`
     threads: int = 0  # of one pass on a CPU; 0: as many as the library chooses
     half_precision: bool = False  # float16 where that is safe; CUDA only
+    execution_provider: ExecutionProvider = "auto"  # of `onnx`; auto: the device's own
+    adapt: bool = False  # ONDA is to move the statistics: `build_onda`
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
@@ -50,6 +62,24 @@ class InferenceConfig:
             raise ConfigError(
                 "channels_last and half_precision are options of the back ends torch and compile; "
                 "ONNX Runtime chooses its own layout and runs in single precision"
+            )
+        self._check_provider()
+        if self.adapt and self.backend == "compile":
+            raise ConfigError(
+                "the back end compile cannot adapt, since it holds a copy of the statistics: set "
+                "backend to torch or onnx, or adapt to false to run the model as it was trained"
+            )
+
+    def _check_provider(self) -> None:
+        if self.execution_provider not in EXECUTION_PROVIDERS:
+            raise ConfigError(
+                f"execution_provider must be one of {EXECUTION_PROVIDERS}, got "
+                f"{self.execution_provider!r}"
+            )
+        if self.execution_provider != "auto" and self.backend != "onnx":
+            raise ConfigError(
+                f"execution_provider is an option of the back end onnx, not of {self.backend}: "
+                "set it to auto"
             )
 
 
@@ -64,7 +94,7 @@ def build_inference(loaded: LoadedModel, config: InferenceConfig | None = None) 
     kinds: dict[str, type[Inference]] = {
         "torch": TorchInference,
         "compile": CompiledInference,
-        "onnx": OnnxInference,
+        "onnx": AdaptiveOnnxInference if config.adapt else OnnxInference,
     }
     inference = kinds[config.backend](loaded, config)
     inference.warm_up()
@@ -88,6 +118,14 @@ class Inference(ABC):
     @abstractmethod
     def run(self, batch: Tensor) -> Any:
         """Run the model on prepared images."""
+
+    def build_onda(self, config: OndaConfig) -> Onda:
+        """ONDA around the model, to be served by `serve`; its updates are the caller's."""
+        raise ConfigError(f"the back end {self.config.backend} was not built to adapt")
+
+    def serve(self, forward: Callable[[Tensor], Any]) -> None:
+        """Run images through this from now on, such as an `Onda` around the model."""
+        raise ConfigError(f"the back end {self.config.backend} was not built to adapt")
 
     def warm_up(self) -> None:
         """Run once, so that what is slow or fails for the first image does so now."""
@@ -127,6 +165,10 @@ class TorchInference(Inference):
         self._layout = torch.channels_last if config.channels_last else torch.contiguous_format
         loaded.model.to(memory_format=self._layout)
         self._forward: Callable[[Tensor], Any] = loaded.model
+
+    def build_onda(self, config: OndaConfig) -> Onda:
+        """ONDA around the model."""
+        return Onda(self.loaded.model, config, inline=False)
 
     def serve(self, forward: Callable[[Tensor], Any]) -> None:
         """Run images through this from now on, such as an `Onda` around the model."""
@@ -179,41 +221,56 @@ class OnnxInference(Inference):
 
     def __init__(self, loaded: LoadedModel, config: InferenceConfig) -> None:
         super().__init__(loaded, config)
-        try:
-            import onnxruntime
-        except ImportError as error:
-            raise ConfigError(
-                "the back end onnx needs the package onnxruntime, which cannot be imported "
-                f"({error}): install it, or set backend to torch"
-            ) from error
-        provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}.get(
-            loaded.device.type, ""
+        import_onnxruntime()  # at once: tracing takes its time
+        provider = choose_provider(config.execution_provider, loaded.device)
+        size = loaded.metadata.preprocessing.size
+        example = torch.zeros(1, 3, size, size)
+        graph = trace_onnx(loaded.model, example)
+        graph.compare(loaded.model, example)
+        self._names, self._rebuild = list(graph.names), graph.rebuild
+        self._session = make_session(
+            graph.content,
+            threads=config.threads,
+            provider=provider,
+            device=loaded.device,
+            image_size=size,
         )
-        if provider not in onnxruntime.get_available_providers():
-            raise ConfigError(
-                f"this ONNX Runtime cannot run on {loaded.device}: install one that can "
-                "(onnxruntime-gpu for CUDA), or set backend to torch"
-            )
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = config.threads
-        # Threads that spin between two frames take the processor from everything else.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "model.onnx"
-            size = loaded.metadata.preprocessing.size
-            report = export_onnx(loaded.model, torch.zeros(1, 3, size, size), file)
-            self._session = onnxruntime.InferenceSession(file, options, providers=[provider])
-        self._names = report.outputs
 
     def run(self, batch: Tensor) -> Any:
         """Run the model on prepared images."""
-        found = self._session.run(list(self._names), {INPUT_NAME: batch.cpu().numpy()})
-        outputs = {n: torch.from_numpy(v) for n, v in zip(self._names, found, strict=True)}
-        if not isinstance(self.loaded.model, PlaceClassifier):
-            return outputs["logits"]
-        none = torch.zeros(len(batch), 0)  # of a model without domains
-        return PlaceOutput(
-            outputs["logits"],
-            outputs.get("domain_logits", none),
-            outputs.get("domain_weights", none),
+        found = self._session.run(self._names, {INPUT_NAME: batch.cpu().numpy()})
+        return self._rebuild([torch.from_numpy(values) for values in found])
+
+
+class AdaptiveOnnxInference(Inference):
+    """ONNX Runtime with weights that ONDA changes between two frames."""
+
+    def __init__(self, loaded: LoadedModel, config: InferenceConfig) -> None:
+        super().__init__(loaded, config)
+        import_onnxruntime()
+        provider = choose_provider(config.execution_provider, loaded.device)
+        if provider != "cpu":
+            raise ConfigError(
+                f"the back end onnx adapts on a CPU only, since {provider} keeps a copy of the "
+                "weights: set backend to torch, or adapt to false"
+            )
+        self._forward: Callable[[Tensor], Any] = loaded.model  # until there is an Onda
+
+    def build_onda(self, config: OndaConfig) -> Onda:
+        """ONDA around the model, whose frames are served by ONNX Runtime."""
+        engine = partial(
+            OnnxFolding,
+            size=self.loaded.metadata.preprocessing.size,
+            positions=config.positions_per_frame,
+            threads=self.config.threads,
         )
+        return Onda(self.loaded.model, config, inline=False, engine=engine)
+
+    def serve(self, forward: Callable[[Tensor], Any]) -> None:
+        """Run images through an `Onda` of `build_onda` from now on."""
+        self._forward = forward
+
+    @torch.no_grad()
+    def run(self, batch: Tensor) -> Any:
+        """Run the model on prepared images."""
+        return self._forward(batch)

@@ -84,8 +84,8 @@ class Rejection(nn.Module):
         """Logarithms of the probabilities, [N, C + 1]."""
         known = self.slope * self.evidence(features, logits) + self.bias
         classes = functional.log_softmax(logits / self.temperature, dim=1)
-        unknown = functional.logsigmoid(-known)
-        return torch.cat([classes + functional.logsigmoid(known)[:, None], unknown[:, None]], 1)
+        unknown = log_sigmoid(-known)
+        return torch.cat([classes + log_sigmoid(known)[:, None], unknown[:, None]], 1)
 
     def evidence(self, features: Tensor, logits: Tensor) -> Tensor:
         """How much speaks for a known class, [N]."""
@@ -136,6 +136,11 @@ class Rejection(nn.Module):
     def options(self) -> dict[str, Any]:
         """What makes the same module again, besides its tensors."""
         return {"evidence": self.config.evidence, "directions": self.config.directions}
+
+
+def log_sigmoid(x: Tensor) -> Tensor:
+    """PyTorch's own becomes log(sigmoid(x)) in an ONNX graph, which is -inf below -88."""
+    return x.clamp(max=0) - (-x.abs()).exp().log1p()
 
 
 def build_rejection(

@@ -145,6 +145,32 @@ def test_compile_gives_what_models_with_domains_give(load, image, expected):
         assert_same(inference([image]), expected(loaded))
 
 
+def test_onda_serves_through_onnx_and_moves_its_statistics(load, image, expected):
+    loaded = load()
+    before = expected(loaded)
+    inference = build_inference(loaded, InferenceConfig("onnx", threads=1, adapt=True))
+    onda = inference.build_onda(OndaConfig(2, 0.5, "streaming"))
+    inference.serve(onda)
+    assert_same(inference([image]), before)
+    for picture in (255 - image, image, 255 - image):
+        inference([picture])
+    onda.apply(onda.pending_update().estimate())
+    assert not torch.allclose(expected(loaded), before)
+    assert_same(inference([image]), expected(loaded))
+
+
+def test_a_back_end_that_was_not_built_to_adapt_says_so(small):
+    inference = build_inference(small, InferenceConfig("onnx", threads=1))
+    with pytest.raises(ConfigError, match="was not built to adapt"):
+        inference.build_onda(OndaConfig())
+
+
+def test_an_execution_provider_that_is_not_here_is_refused_in_words(load):
+    said = r"cannot run on openvino .*install onnxruntime-openvino"
+    with pytest.raises(ConfigError, match=said):
+        build_inference(load(), InferenceConfig("onnx", execution_provider="openvino"))
+
+
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_onda_serves_through_torch_and_moves_its_statistics(load, image, expected, channels_last):
     loaded = load()
@@ -198,6 +224,9 @@ def test_half_precision_on_a_cpu_is_refused(load, backend):
         ({"threads": -1}, "threads must be 0"),
         ({"backend": "onnx", "channels_last": True}, "ONNX Runtime chooses its own layout"),
         ({"backend": "onnx", "half_precision": True}, "single precision"),
+        ({"backend": "onnx", "execution_provider": "npu"}, "one of .*auto.*cpu.*tensorrt"),
+        ({"execution_provider": "cpu"}, "an option of the back end onnx, not of torch"),
+        ({"backend": "compile", "adapt": True}, "compile cannot adapt.*torch or onnx"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, said):

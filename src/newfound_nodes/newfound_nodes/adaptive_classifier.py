@@ -10,8 +10,7 @@ from lifecycle_msgs.msg import State
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 
 from newfound_core.errors import ConfigError, NewfoundError
-from newfound_core.inference import ADAPTABLE, TorchInference
-from newfound_core.onda import Onda, OndaConfig
+from newfound_core.onda import OndaConfig
 from newfound_msgs.msg import AdaptationStatus, Classification
 from newfound_nodes.adaptation import interface
 from newfound_nodes.adaptation.interface import AdaptationServices, status_message
@@ -74,19 +73,18 @@ class AdaptiveClassifier(ModelNode):
 
     def load(self) -> None:
         """The model and, unless `adapt` is off, ONDA around it, where the last run ended."""
-        if self.param("adapt") and self.param("backend") not in ADAPTABLE:
-            raise LoadError(
-                f"the back end {self.param('backend')} cannot adapt: set backend to torch, or "
-                "adapt to false to run the model as it was trained"
-            )
         super().load()
-        if not self.param("adapt"):
+        if not self.adapts():
             return
         try:
             self._adapt()
         except (NewfoundError, StateError) as error:
             super().unload()
             raise LoadError(one_line(error)) from error
+
+    def adapts(self) -> bool:
+        """As the parameter says."""
+        return self.param("adapt")
 
     def _adapt(self) -> None:
         """ONDA around the model, where the last run ended if that is wanted."""
@@ -96,7 +94,7 @@ class AdaptiveClassifier(ModelNode):
         persistence = None
         if self.param("persist_adaptation"):
             persistence = Persistence(store, self.get_logger())
-        onda = Onda(self.loaded.model, self._config({}), inline=False)
+        onda = self.inference.build_onda(self._config({}))
         adaptation = Adaptation(onda, store, self._now, self._adaptation_failed)
         adaptation.set_frozen(self.param("freeze"))
         if persistence is not None:
@@ -105,7 +103,6 @@ class AdaptiveClassifier(ModelNode):
                 self.param("persist_period"), persistence.save_soon, callback_group=self._group
             )
         self._adaptation, self._persistence = adaptation, persistence
-        assert isinstance(self.inference, TorchInference), "what is adaptable can serve"
         self.inference.serve(adaptation)
 
     def _adaptation_failed(self) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node around one checkpoint: loading it, its back end, the outputs all such nodes have."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from newfound_core.errors import CheckpointError, NewfoundError
 from newfound_core.inference import BACKENDS, Inference, InferenceConfig, build_inference
 from newfound_core.model_download import fetched_model
 from newfound_core.models import LoadedModel, load_model
+from newfound_core.onnx_runtime import EXECUTION_PROVIDERS
 from newfound_nodes import debug_images, vision_messages
 from newfound_runtime.images import Frame, rgb_message
 from newfound_runtime.managed_node import LoadError, Output
@@ -22,28 +23,46 @@ from newfound_runtime.perception_node import PerceptionNode
 VISION_OUTPUT, DEBUG_OUTPUT = "vision_classification", "debug_image"
 
 
+BACKEND_PARAMETERS = (
+    Parameter("device", "cpu", "Where the model runs: cpu, cuda or cuda:1."),
+    Parameter(
+        "backend",
+        "torch",
+        "torch: PyTorch as it is; compile: torch.compile; onnx: ONNX Runtime.",
+        choices=BACKENDS,
+    ),
+    Parameter(
+        "execution_provider",
+        "auto",
+        "What computes with onnx; auto: cpu or cuda, as the device. Others need their own build "
+        "of ONNX Runtime.",
+        choices=EXECUTION_PROVIDERS,
+    ),
+    Parameter("channels_last", False, "Memory layout of torch and compile."),
+    Parameter(
+        "threads",
+        0,
+        "CPU threads of one pass, 0: automatic. Of the whole process with torch and compile.",
+        minimum=0,
+        maximum=256,
+    ),
+    Parameter("half_precision", False, "Mixed precision with float16; on CUDA only."),
+)
+
+
+def inference_config(param: Callable[[str], Any], *, adapt: bool = False) -> InferenceConfig:
+    """The options of inference among a node's parameters."""
+    names = ("backend", "execution_provider", "channels_last", "threads", "half_precision")
+    return InferenceConfig(**{name: param(name) for name in names}, adapt=adapt)
+
+
 class ModelNode(PerceptionNode):
     """Loads the checkpoint in `configure`; one that cannot be used is reported in one line."""
 
     METHODS: ClassVar[Collection[str]]  # of checkpoints that this node can run
     COMMON_PARAMETERS: ClassVar[Sequence[Parameter]] = (
         *PerceptionNode.COMMON_PARAMETERS,
-        Parameter("device", "cpu", "Where the model runs: cpu, cuda or cuda:1."),
-        Parameter(
-            "backend",
-            "torch",
-            "torch: PyTorch as it is; compile: torch.compile; onnx: ONNX Runtime.",
-            choices=BACKENDS,
-        ),
-        Parameter("channels_last", False, "Memory layout of torch and compile."),
-        Parameter(
-            "threads",
-            0,
-            "CPU threads of one pass, 0: automatic. Of the whole process with torch and compile.",
-            minimum=0,
-            maximum=256,
-        ),
-        Parameter("half_precision", False, "Mixed precision with float16; on CUDA only."),
+        *BACKEND_PARAMETERS,
         Parameter(
             "reject_unknown",
             True,
@@ -69,13 +88,19 @@ class ModelNode(PerceptionNode):
         try:
             folder = find_checkpoint(self.param("checkpoint"))
             self.loaded = load_model(folder, self.METHODS, self.param("device"))
-            self.inference = build_inference(self.loaded, self._inference_config())
+            self.inference = build_inference(
+                self.loaded, inference_config(self.param, adapt=self.adapts())
+            )
         except NewfoundError as error:
             raise LoadError(one_line(error)) from error
         self.get_logger().info(
             f"{self.loaded.name}: {self.loaded.metadata.method}, {len(self.loaded.labels)} "
             f"labels, on {self.loaded.device} by {self.param('backend')}"
         )
+
+    def adapts(self) -> bool:
+        """Whether ONDA is to move the model's statistics."""
+        return False
 
     def unload(self) -> None:
         """Let go of the model."""
@@ -116,10 +141,6 @@ class ModelNode(PerceptionNode):
         """Publish the annotated image."""
         picture = debug_images.annotate(frame.rgb, caption, chart)
         self.publish(DEBUG_OUTPUT, rgb_message(frame.header, picture))
-
-    def _inference_config(self) -> InferenceConfig:
-        names = ("backend", "channels_last", "threads", "half_precision")
-        return InferenceConfig(**{name: self.param(name) for name in names})
 
 
 def find_checkpoint(name: str) -> Path:

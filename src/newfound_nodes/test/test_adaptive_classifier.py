@@ -20,7 +20,7 @@ from newfound_msgs.msg import AdaptationStatus, Classification
 from newfound_nodes.adaptive_classifier import AdaptiveClassifier
 from newfound_runtime import perception_node
 from newfound_runtime.images import to_rgb
-from newfound_runtime.testing import UNCONFIGURED, eventually, values
+from newfound_runtime.testing import UNCONFIGURED, eventually, image, values
 
 NODE = "/adaptive_classifier"
 QUICK = {"frames_per_update": 2, "momentum": 0.5}
@@ -68,6 +68,23 @@ def test_an_image_gets_what_the_model_says_of_it(running, picture):
     assert answer.confidence == max(answer.probabilities)
     assert answer.entropy == pytest.approx(-(expected * np.log(expected)).sum(), abs=1e-5)
     assert (answer.model, answer.adaptation_updates) == (loaded.name, 0)
+
+
+def test_onnx_adapts_as_torch_does(running):
+    node, camera, answers = running(
+        backend="onnx", estimator="streaming", positions_per_frame=4096, threads=1
+    )
+    before = load_model(node.param("checkpoint")).model.state_dict()
+    for number in range(1, 9):
+        camera.send(node)
+        updated(node, number // 4)  # every second frame is looked at, two make an update
+    assert [answer.adaptation_updates for answer in answers][-1] == 1
+    means = {k: v for k, v in node.loaded.model.state_dict().items() if "running_mean" in k}
+    assert any(not torch.equal(value, before[name]) for name, value in means.items())
+    with torch.no_grad():
+        batch = node.inference.prepare([to_rgb(image(64, 48))])
+        found, expected = node.inference.run(batch), node.loaded.model(batch)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_an_image_of_no_known_class_has_an_empty_label_unless_that_is_off(ros, running):
@@ -338,7 +355,11 @@ def test_what_cannot_work_keeps_the_node_unconfigured_with_one_line(ros, checkpo
         ({"checkpoint": str(checkpoint("wbn"))}, "method 'wbn', but source is needed"),
         ({"checkpoint": str(wrong_labels)}, "lists 4 labels, but"),
         ({"checkpoint": source, **state}, "cannot be written: Not a directory"),
-        ({"checkpoint": source, "backend": "onnx"}, "onnx cannot adapt: set backend to torch"),
+        ({"checkpoint": source, "backend": "compile"}, "compile cannot adapt"),
+        (
+            {"checkpoint": source, "backend": "onnx", "execution_provider": "tensorrt"},
+            "tensorrt does not run on cpu: set device to cuda",
+        ),
         ({"checkpoint": source, "half_precision": True}, "needs a CUDA device"),
         ({"checkpoint": source, "device": "cuda:77"}, "the device 'cuda:77' cannot be used here"),
     ]

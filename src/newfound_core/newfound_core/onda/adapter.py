@@ -121,7 +121,7 @@ class Onda:
         self._redundancy, self._anchor = RedundancyFilter(), Anchor()
         self._settling = Settling()
         self._status = OndaStatus()
-        self._since_update = 0
+        self._since_update = self._offered = 0
         self._generation = 0  # an estimate made before a reset must not be applied after it
 
     def _build_estimator(self) -> Estimator:
@@ -207,6 +207,9 @@ class Onda:
     def _counts(self, frame: Tensor) -> bool:
         """Whether the frame may be learned from."""
         if self._status.frozen:
+            return False
+        self._offered += 1
+        if self._folded is not None and self._offered % self._folded.learn_every:
             return False
         if not math.isfinite(float(frame.sum())):
             self._status.rejected += 1

@@ -71,8 +71,10 @@ class Folding(ABC):
     Subclasses hold the folded weights, in PyTorch or in another engine, and run them.
     """
 
+    learn_every = 1  # frames of which one is learned from, where looking at all costs too much
+
     def __init__(self, layers: NormalizationLayers, pairs: Sequence[Pair]) -> None:
-        self._layers = layers
+        self._layers, self.pairs = layers, tuple(pairs)
         zeros = torch.zeros_like(layers.read().mean)
         self._gamma, self._beta, self._bias = zeros.clone(), zeros.clone(), zeros.clone()
         self._folded = torch.zeros_like(zeros, dtype=torch.bool)
@@ -148,6 +150,11 @@ class FoldedNetwork(Folding):
     def run(self, images: Tensor, *, observe: bool) -> Any:
         """What the network returns; its hooks see every pass, listened to or not."""
         return self.network(images)
+
+    def randomize(self) -> None:
+        """Give the folded layers any weights: an exporter merges tensors that are equal."""
+        for tensor in (self._shift, *(folded for _, _, folded in self._weights)):
+            nn.init.normal_(tensor)
 
     def _write_weights(self) -> None:
         for rows, weight, folded in self._weights:
