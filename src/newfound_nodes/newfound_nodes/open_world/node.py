@@ -288,6 +288,7 @@ class OpenWorldDetector(PerceptionNode):
         in_use = self.session.in_use
         return {
             "device": self.param("device"),
+            "backend": self.param("backend"),
             "model version": in_use.version,
             "method": in_use.knowledge.loaded.metadata.method,
             "classes": len(in_use.knowledge.labels),

@@ -15,7 +15,7 @@ from newfound_core.detection.proposals import CameraView, Proposer, WholeImage
 from newfound_core.detection.unknown_store import UnknownsConfig
 from newfound_core.errors import ConfigError
 from newfound_core.learning.job import LearningOptions
-from newfound_nodes.model_node import find_checkpoint
+from newfound_nodes.model_node import BACKEND_PARAMETERS, find_checkpoint, inference_config
 from newfound_nodes.open_world.learning_queue import COMMAND
 from newfound_nodes.open_world.session import SessionConfig
 from newfound_runtime.parameters import Parameter
@@ -44,7 +44,7 @@ PARAMETERS = (
         "Folder of the knowledge base; empty: newfound/<name of the node> below $ROS_HOME.",
     ),
     Parameter("versions_kept", 10, "Versions of the knowledge kept on disk.", 2, 1000),
-    Parameter("device", "cpu", "Where the model runs: cpu, cuda, cuda:1."),
+    *BACKEND_PARAMETERS,
     # Adaptation.
     Parameter(
         "adapt",
@@ -273,6 +273,7 @@ def session_config(param: Param, node: str) -> SessionConfig:
         root=Path(param("knowledge_base") or default).expanduser(),
         shipped=find_checkpoint(checkpoint) if checkpoint else None,
         device=param("device"),
+        inference=inference_config(param),
         versions_kept=param("versions_kept"),
         unknowns=UnknownsConfig(
             **{name: param(name) for name in _UNKNOWNS},

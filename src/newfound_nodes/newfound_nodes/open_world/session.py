@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
+from newfound_core.detection.backend_embedding import BackendEmbedder
 from newfound_core.detection.detector import (
     Detection,
     Detector,
@@ -36,6 +37,7 @@ from newfound_core.detection.unknown_objects import (
 )
 from newfound_core.detection.unknown_store import UnknownsConfig, UnknownStore
 from newfound_core.errors import DataError
+from newfound_core.inference import InferenceConfig
 from newfound_core.knowledge.contents import (
     Knowledge,
     from_checkpoint,
@@ -110,6 +112,7 @@ class SessionConfig:
     root: Path  # of the knowledge base
     shipped: Path | None  # checkpoint that becomes the first version
     device: str = "cpu"
+    inference: InferenceConfig = field(default_factory=InferenceConfig)
     versions_kept: int = 10
     unknowns: UnknownsConfig = field(default_factory=UnknownsConfig)
     queue_limit: int = 10
@@ -131,6 +134,8 @@ class OpenWorldSession:
         self._requests = threading.RLock()  # one request at a time
         self._changes = threading.Lock()  # one change of the knowledge at a time
         self._used: KnowledgeInUse | None = None  # by the last frame
+        self._inference = config.inference
+        self._engine: tuple[Knowledge, Embedder] | None = None  # of a back end, and whose network
         self._last_job: JobStatus | None = None
         check_device(config.device)  # or else no version could be read, for another reason
         read = partial(read_knowledge, device=config.device)
@@ -391,7 +396,7 @@ class OpenWorldSession:
         return version
 
     def _make_in_use(self, version: int, knowledge: Knowledge) -> KnowledgeInUse:
-        note, embedder = self._base.note(version), PlainEmbedder(knowledge.loaded)
+        note, embedder = self._base.note(version), self._make_embedder(knowledge)
         self.light.use(knowledge)
         return KnowledgeInUse(
             version,
@@ -402,6 +407,14 @@ class OpenWorldSession:
             embedder,
             embed_unknowns(self.unknowns(), lambda crops: embed_crops(knowledge, crops, embedder)),
         )
+
+    def _make_embedder(self, knowledge: Knowledge) -> Embedder:
+        """What runs the network; a back end takes seconds to make, and outlives new classes."""
+        if self._inference == InferenceConfig():
+            return PlainEmbedder(knowledge.loaded)
+        if self._engine is None or not same_network(self._engine[0], knowledge):
+            self._engine = knowledge, BackendEmbedder(knowledge.loaded, self._inference)
+        return self._engine[1]
 
     def _release_known(self, in_use: KnowledgeInUse, new: set[str]) -> None:
         """Other unknown objects may be of a class that was just learned.

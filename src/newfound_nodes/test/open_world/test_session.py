@@ -2,6 +2,7 @@
 import shutil
 import time
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,6 +18,7 @@ from newfound_core.errors import (
     StorageError,
     UnknownVersionError,
 )
+from newfound_core.inference import InferenceConfig
 from newfound_core.knowledge.contents import without_class
 from newfound_core.learning.job import JobFolders, LearningOptions
 from newfound_core.testing import COLOURS, tiny_open_world
@@ -301,6 +303,20 @@ def test_an_unknown_that_new_knowledge_does_not_know_either_waits_on(make_sessio
     session.restore(1)
     assert session.unknown(unknown_id).state == "waiting"
     assert show(session, YELLOW).unknown_ids == [unknown_id]
+
+
+def test_a_back_end_says_what_pytorch_says_and_outlives_new_classes(make_session, show):
+    plain = make_session()
+    expected = [show(plain, colour).detections[0] for colour in (RED, YELLOW)]
+    plain.close()
+    session = make_session(inference=InferenceConfig("onnx", threads=1))
+    engine = session.in_use.embedder
+    for colour, wanted in zip((RED, YELLOW), expected, strict=True):
+        [found] = show(session, colour).detections
+        assert (found.label, found.nearest_label) == (wanted.label, wanted.nearest_label)
+        np.testing.assert_allclose(found.embedding, wanted.embedding, atol=1e-4)
+    session.forget(session.in_use.knowledge.labels[-1])
+    assert session.in_use.embedder is engine
 
 
 def test_there_are_tracks_for_all_regions_of_a_frame(make_session):
