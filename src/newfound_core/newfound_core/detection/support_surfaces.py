@@ -121,9 +121,10 @@ def _plane(surfaces: Surfaces, plane: np.ndarray) -> Plane:
 
 def _measured_noise(away: np.ndarray, noise: np.ndarray, near: np.ndarray) -> np.ndarray:
     """Noise of the height, at least as large as the surface itself shows."""
-    if near.sum() < 50:
+    if np.count_nonzero(near) < 50:
         return noise
-    ratio = away[near][::4] / np.maximum(noise[near][::4], 1e-6)
+    places = np.flatnonzero(near)[::4]
+    ratio = away.ravel()[places] / np.maximum(noise.ravel()[places], 1e-6)
     spread = 1.48 * float(np.median(ratio))
     return noise * max(1.0, spread)
 
@@ -165,7 +166,8 @@ class Support:
 def find_support(surfaces: Surfaces, min_height: float, up: Direction | None) -> Support | None:
     """The plane with most on it, and those parallel to it; None if there is no plane."""
     planes = find_planes(surfaces)
-    scores = [_score(index, planes, min_height, up) for index in range(len(planes))]
+    over = [_above(plane, min_height) for plane in planes]
+    scores = [_score(index, planes, over[index], up) for index in range(len(planes))]
     if not scores or max(scores) <= 0:
         return None
     best = planes[int(np.argmax(scores))]
@@ -176,21 +178,23 @@ def find_support(surfaces: Surfaces, min_height: float, up: Direction | None) ->
         and plane.normal @ best.normal > _PARALLEL
         and plane.area > _SUPPORT_AREA
     ]
+    above_of = {id(plane): on for plane, on in zip(planes, over, strict=True)}
     # From the lowest to the highest: what is above a higher one stands on that.
     height, noise = best.height.copy(), best.noise.copy()
     above = np.zeros_like(best.inliers)
     hull = np.zeros_like(above)
     for plane in sorted(supports, key=lambda p: -p.distance):
-        on = _above(plane, min_height)
+        on = above_of[id(plane)]
         if plane is not best:
-            on &= plane.hull
-        height[on], noise[on] = plane.height[on], plane.noise[on]
+            on = on & plane.hull
+        np.copyto(height, plane.height, where=on)
+        np.copyto(noise, plane.noise, where=on)
         above |= on
         hull |= plane.hull
     for plane in planes:
         if any(plane is each for each in supports):  # its edges, too, where normals are lost
             level = np.abs(plane.height) <= np.maximum(_UNEVEN, 4 * plane.noise)
-            above &= ~(level & plane.hull) | _above(plane, min_height)
+            above &= ~(level & plane.hull) | above_of[id(plane)]
         elif _is_wall(plane, best):
             above &= ~plane.inliers
     return Support(supports, height, noise, above & surfaces.measured, hull)
@@ -201,18 +205,20 @@ def _above(plane: Plane, min_height: float) -> np.ndarray:
 
 
 def _is_wall(plane: Plane, support: Plane) -> bool:
-    return plane.inliers.mean() > 0.1 and abs(plane.normal @ support.normal) < 0.5
+    share = np.count_nonzero(plane.inliers) / plane.inliers.size
+    return share > 0.1 and abs(plane.normal @ support.normal) < 0.5
 
 
-def _score(index: int, planes: list[Plane], min_height: float, up: Direction | None) -> float:
-    """How much stands on a plane, and how near that is; other planes do not stand on it."""
+def _score(index: int, planes: list[Plane], above: np.ndarray, up: Direction | None) -> float:
+    """How much of what is `above` stands on a plane, and how near that is; other planes do not."""
     plane = planes[index]
     if up is not None and plane.normal @ np.array(up) < _PARALLEL:
         return 0.0
-    on = _above(plane, min_height) & plane.hull
+    on = above & plane.hull
     for other in planes:
         if other is not plane and other.area > _SUPPORT_AREA:
             on &= ~other.inliers
-    score = float(on.sum() + 0.05 * plane.inliers.sum()) / plane.distance
+    count = np.count_nonzero  # an order of magnitude faster than the sum of a mask
+    score = float(count(on) + 0.05 * count(plane.inliers)) / plane.distance
     # The camera is hardly ever upside down: a ceiling, and walls at its sides.
     return score * (0.1 if plane.normal[1] > 0.2 else 0.3 if abs(plane.normal[0]) > 0.8 else 1)
