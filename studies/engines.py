@@ -10,7 +10,6 @@ outputs and PyTorch's (mean over the images), `ms`, and `ratio` of the time to O
 
 import argparse
 import json
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from newfound_core.export import trace_onnx
 from newfound_core.models import LoadedModel, load_model
 from newfound_core.onnx_runtime import INPUT_NAME, make_session
 from newfound_core.open_world.model import OpenWorldModel
+from newfound_core.quantization import calibration_batches, quantize
 from tests import ROOT
 from tests.bench._timing import interleaved, median_ms
 
@@ -36,7 +36,6 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, required=True, help="folder of grocery50 and rooms6")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--calibration", type=int, default=300, help="training images")
     parser.add_argument("--limit", type=int, default=10_000, help="test images of a model")
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
@@ -53,12 +52,10 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, dict[str, flo
     network = loaded.model.backbone if isinstance(loaded.model, OpenWorldModel) else loaded.model
     size = loaded.metadata.preprocessing.size
     graph = trace_onnx(network, torch.zeros(1, 3, size, size))
-    train = [x for x, _ in images(loaded, data / "train", arguments.calibration)]
+    train = calibration_batches(loaded, data / "train")
     engines = {
         "onnx": onnx_engine(graph.content, graph.names[0], arguments.threads),
-        "onnx, 8 bit": onnx_engine(
-            quantized(graph.content, train), graph.names[0], arguments.threads
-        ),
+        "onnx, 8 bit": onnx_engine(quantize(graph, train), graph.names[0], arguments.threads),
     }
     if (engine := openvino_engine(graph.content, graph.names[0], arguments.threads)) is not None:
         engines["openvino"] = engine
@@ -96,27 +93,6 @@ def openvino_engine(content: bytes, output: str, threads: int) -> Engine | None:
     options["INFERENCE_PRECISION_HINT"] = "f32"
     compiled = core.compile_model(core.read_model(content), "CPU", options)
     return lambda batch: compiled(batch)[output]
-
-
-def quantized(content: bytes, batches: list[np.ndarray]) -> bytes:
-    """The graph with 8-bit weights and activations."""
-    from onnxruntime import quantization
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    class Reader(quantization.CalibrationDataReader):
-        def __init__(self) -> None:
-            self._left = iter(batches)
-
-        def get_next(self) -> dict[str, Any] | None:
-            batch = next(self._left, None)
-            return None if batch is None else {INPUT_NAME: batch}
-
-    with tempfile.TemporaryDirectory() as place:
-        first, second, third = (Path(place) / f"{n}.onnx" for n in range(3))
-        first.write_bytes(content)
-        quant_pre_process(first, second, skip_symbolic_shape=True)
-        quantization.quantize_static(second, third, Reader(), per_channel=True)
-        return third.read_bytes()
 
 
 @torch.no_grad()

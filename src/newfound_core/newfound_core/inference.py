@@ -37,6 +37,7 @@ from newfound_core.onnx_runtime import (
     import_onnxruntime,
     make_session,
 )
+from newfound_core.quantization import calibration_batches, quantize
 
 Backend = Literal["torch", "compile", "onnx"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
@@ -51,6 +52,8 @@ class InferenceConfig:
     threads: int = 0  # of one pass on a CPU; 0: as many as the library chooses
     half_precision: bool = False  # float16 where that is safe; CUDA only
     execution_provider: ExecutionProvider = "auto"  # of `onnx`; auto: the device's own
+    # Folder of images of what the camera will see: `onnx` as 8-bit integers, calibrated on them.
+    int8_images: str = ""
     adapt: bool = False  # ONDA is to move the statistics: `build_onda`
 
     def __post_init__(self) -> None:
@@ -80,6 +83,11 @@ class InferenceConfig:
             raise ConfigError(
                 f"execution_provider is an option of the back end onnx, not of {self.backend}: "
                 "set it to auto"
+            )
+        if self.int8_images and (self.backend != "onnx" or self.adapt):
+            raise ConfigError(
+                "8-bit integers are an option of the back end onnx without adaptation: leave "
+                "int8_images empty, or set backend to onnx and adapt to false"
             )
 
 
@@ -223,13 +231,15 @@ class OnnxInference(Inference):
         super().__init__(loaded, config)
         import_onnxruntime()  # at once: tracing takes its time
         provider = choose_provider(config.execution_provider, loaded.device)
+        images = calibration_batches(loaded, config.int8_images) if config.int8_images else []
         size = loaded.metadata.preprocessing.size
         example = torch.zeros(1, 3, size, size)
         graph = trace_onnx(loaded.model, example)
         graph.compare(loaded.model, example)
         self._names, self._rebuild = list(graph.names), graph.rebuild
+        content = quantize(graph, images) if images else graph.content
         self._session = make_session(
-            graph.content,
+            content,
             threads=config.threads,
             provider=provider,
             device=loaded.device,

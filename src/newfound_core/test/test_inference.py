@@ -226,6 +226,8 @@ def test_half_precision_on_a_cpu_is_refused(load, backend):
         ({"backend": "onnx", "half_precision": True}, "single precision"),
         ({"backend": "onnx", "execution_provider": "npu"}, "one of .*auto.*cpu.*tensorrt"),
         ({"execution_provider": "cpu"}, "an option of the back end onnx, not of torch"),
+        ({"int8_images": "data"}, "of the back end onnx without adaptation"),
+        ({"backend": "onnx", "int8_images": "data", "adapt": True}, "without adaptation"),
         ({"backend": "compile", "adapt": True}, "compile cannot adapt.*torch or onnx"),
     ],
 )

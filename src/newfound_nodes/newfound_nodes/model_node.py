@@ -38,6 +38,12 @@ BACKEND_PARAMETERS = (
         "of ONNX Runtime.",
         choices=EXECUTION_PROVIDERS,
     ),
+    Parameter(
+        "int8_images",
+        "",
+        "Folder of at least 20 images of what the camera will see: onnx runs as 8-bit integers, "
+        "calibrated on them. Empty: single precision.",
+    ),
     Parameter("channels_last", False, "Memory layout of torch and compile."),
     Parameter(
         "threads",
@@ -52,7 +58,7 @@ BACKEND_PARAMETERS = (
 
 def inference_config(param: Callable[[str], Any], *, adapt: bool = False) -> InferenceConfig:
     """The options of inference among a node's parameters."""
-    names = ("backend", "execution_provider", "channels_last", "threads", "half_precision")
+    names = {p.name for p in BACKEND_PARAMETERS} - {"device"}
     return InferenceConfig(**{name: param(name) for name in names}, adapt=adapt)
 
 
