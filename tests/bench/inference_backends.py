@@ -28,7 +28,7 @@ CONFIGS = {
     "compile, channels_last": InferenceConfig("compile", channels_last=True),
     "onnx": InferenceConfig("onnx", threads=2),
 }
-ADAPT = {"torch", "torch, channels_last"}
+ADAPT = {"torch", "torch, channels_last", "onnx"}
 
 
 def run(quick: bool) -> list[dict]:

@@ -123,7 +123,7 @@ def _blocks(channel: np.ndarray) -> tuple[tuple[int, int, int], np.ndarray]:
 
     So one factor per channel is broadcast, which is several times as fast as one per element.
     """
-    count = channel.max() + 1
+    count = int(channel.max()) + 1
     for block in _BLOCKS:
         groups = -(-count // block)
         if len(channel) % (groups * block):
@@ -131,7 +131,7 @@ def _blocks(channel: np.ndarray) -> tuple[tuple[int, int, int], np.ndarray]:
         grouped = channel.reshape(groups, -1, block)
         known = grouped.max(1, keepdims=True)
         if ((grouped == known) | (grouped < 0)).all():
-            return grouped.shape, known.clip(min=0)
+            return (groups, grouped.shape[1], block), known.clip(min=0)
     return (1, 1, len(channel)), channel.clip(min=0).reshape(1, 1, -1)
 
 
