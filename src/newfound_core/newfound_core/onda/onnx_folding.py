@@ -206,27 +206,29 @@ class Sampling:
         self.model.CopyFrom(model)
         self.layers = list(nodes)
         self.outputs: list[str] = []
-        self._lead: list[tuple[int, int]] = []  # rows and columns that lie before the map
+        self._kept: list[tuple[slice, ...]] = []  # of each sample: what counts
         for index, node in nodes.items():
             step = grid_step(maps[index], positions)
             strided = len(maps[index]) == 2 and node.op_type == "Conv" and step > _SMALL
             if strided:
                 start = grid_start(step, phase)
                 self._add_strided(node, step, start)
+                rows, columns = (
+                    kept_places(side, step, first, phase)
+                    for side, first in zip(maps[index], start, strict=True)
+                )
+                self._kept.append((slice(None), slice(None), rows, columns))
             else:
                 self._expose(node.output[0])
-                self._lead.append((0, 0))
+                self._kept.append(())
 
     def same_as(self, other: "Sampling") -> bool:
         """Whether both look at the same positions."""
         return self.model == other.model
 
     def cut(self, samples: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The samples without what lies before the map."""
-        return [
-            values[:, :, down:, right:] if down or right else values
-            for values, (down, right) in zip(samples, self._lead, strict=True)
-        ]
+        """The samples without what lies before the map, equally many in every phase."""
+        return [values[kept] for values, kept in zip(samples, self._kept, strict=True)]
 
     def _add_strided(self, node: Any, step: int, start: tuple[int, int]) -> None:
         """The same convolution at every `step`-th position, from `start` on."""
@@ -246,7 +248,6 @@ class Sampling:
         name = f"{node.output[0]}_sampled"
         self.model.graph.node.append(helper.make_node("Conv", list(node.input), [name], **given))
         self._expose(name)
-        self._lead.append((int(before[0] > 0), int(before[1] > 0)))
 
     def _expose(self, name: str) -> None:
         from onnx import TensorProto, helper
@@ -260,6 +261,18 @@ class Sampling:
 def grid_step(size: tuple[int, ...], positions: int) -> int:
     """Distance of positions such that about `positions` of a map are taken."""
     return max(1, min(round(math.sqrt(math.prod(size) / positions)), *size)) if size else 1
+
+
+def kept_places(side: int, step: int, start: int, phase: int) -> slice:
+    """Which of the places of a grid along one side count: a number that all phases have.
+
+    Otherwise memory would be arranged anew in every frame. Every second phase leaves out the
+    first place and not the last, so that the end of the map is seen as often as its beginning.
+    """
+    before, count = int(start > 0), side // step
+    found = -(-(side - start) // step)
+    first = before + (found - count if phase % 2 else 0)
+    return slice(first, first + count)
 
 
 def grid_start(step: int, phase: int) -> tuple[int, int]:

@@ -123,9 +123,17 @@ def test_a_sample_holds_the_values_of_the_whole_map_at_its_positions(network, en
     for phase, found in enumerate(seen):
         for index, whole in maps.items():
             step = grid_step(tuple(whole.shape[2:]), 9)
-            row, column = grid_start(step, (engine._turn + phase) % PHASES)
-            part = whole[:, :, row::step, column::step] if index in large else whole
+            number = (engine._turn + phase) % PHASES
+            part = taken(whole, step, number) if index in large else whole
             torch.testing.assert_close(found[index], part, rtol=1e-4, atol=1e-5)
+
+
+def taken(whole, step, phase):
+    """A grid of as many places in every phase, from one end of the map or the other."""
+    row, column = grid_start(step, phase)
+    down, right = (side // step for side in whole.shape[2:])
+    part = whole[:, :, row::step, column::step]
+    return part[:, :, -down:, -right:] if phase % 2 else part[:, :, :down, :right]
 
 
 def test_the_grids_of_the_phases_lie_at_different_places():
