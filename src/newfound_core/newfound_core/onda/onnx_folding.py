@@ -31,8 +31,8 @@ from newfound_core.onda.statistics import NormalizationLayers, Statistics
 from newfound_core.onnx_runtime import INPUT_NAME
 
 PHASES = 4  # sessions with grids at other places
-# Looking at a frame takes a quarter longer than serving it: every second one is looked at.
-LEARN_EVERY = 2
+# Learning from a frame takes two thirds longer than serving it: every third one is learned from.
+LEARN_EVERY = 3
 _SMALL = 2  # a grid of this step or less is taken from the whole map
 _TOLERANCE = 1e-4
 # Steps of the R2 sequence, which fills a square evenly however many points are taken.
