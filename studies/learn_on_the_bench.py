@@ -89,10 +89,10 @@ def parse() -> argparse.Namespace:
 
 
 def models(arguments: argparse.Namespace) -> dict[str, Path]:
-    """The checkpoint of each method; that of plda knows no class."""
+    """The checkpoint of each method; that of ridge_lda knows no class."""
     if arguments.checkpoints:
         return dict(zip(arguments.methods, arguments.checkpoints, strict=True))
-    names = {m: "blank" if m == "plda" else f"sim_bench_{m}" for m in arguments.methods}
+    names = {m: "blank" if m == "ridge_lda" else f"sim_bench_{m}" for m in arguments.methods}
     return {method: ROOT / "models" / name for method, name in names.items()}
 
 

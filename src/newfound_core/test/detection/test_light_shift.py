@@ -97,7 +97,7 @@ def test_means_move_by_what_the_light_differs_from_theirs_and_shipped_ones_stay(
     np.testing.assert_allclose(knowledge.model.head.means.value.numpy(), MEANS, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["ncm", "deepnno", "bdoc", "plda"])
+@pytest.mark.parametrize("method", ["ncm", "deepnno", "bdoc", "ridge_lda"])
 def test_a_moved_head_decides_as_the_head_on_features_moved_back(method):
     torch.manual_seed(1)
     head = build_head(method, 8)
@@ -110,7 +110,7 @@ def test_a_moved_head_decides_as_the_head_on_features_moved_back(method):
     offset = 0.3 * torch.randn(8)
     moved = moved_head(head, dict.fromkeys("abc", offset))
     expected = head.distances(features - offset)
-    if method == "plda":  # whose unknown objects stay where they were
+    if method == "ridge_lda":  # whose unknown objects stay where they were
         assert not torch.equal(moved.distances(features), head.distances(features))
     else:
         torch.testing.assert_close(moved.distances(features), expected, atol=1e-3, rtol=1e-3)
