@@ -13,6 +13,7 @@ commands = (
     "train_detector",
     "cut_crops",
     "evaluate_detector",
+    "choose_layers",
     "calibrate",
     "export",
 )

@@ -94,7 +94,9 @@ def adaptation(rounds: int, images: list[torch.Tensor]) -> list[dict]:
         "plain, channels last": over(fast, fast_network()),
     }
     for estimator in ("streaming", "batch"):
-        onda = Onda(fast_network(), OndaConfig(estimator=estimator, frames_per_update=FRAMES))
+        onda = Onda(
+            fast_network(), OndaConfig.thesis(estimator=estimator, frames_per_update=FRAMES)
+        )
         turns[f"ONDA {estimator}"] = over(fast, onda.predict)
     target = {"ONDA streaming": "<= 1.10", "ONDA batch": "<= 1.6"}
     return [

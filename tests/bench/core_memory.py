@@ -22,7 +22,8 @@ def run(quick: bool) -> list[dict]:
     for estimator in ("streaming", "batch"):
         for guards in (False, True):
             network = Classifier(build_backbone("cifar_resnet20"), 10).eval()
-            config = OndaConfig(estimator=estimator, balanced=guards, anchor=guards)
+            balanced = guards and estimator == "batch"
+            config = OndaConfig.thesis(estimator=estimator, balanced=balanced, alarm=guards)
             onda, memory, seconds = Onda(network, config), [], []
             generator = torch.Generator().manual_seed(3)
             for number in range(1, total + 1):

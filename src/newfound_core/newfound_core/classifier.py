@@ -22,7 +22,8 @@ class Classifier(nn.Module):
     With `output_norm` the logits are batch-normalised too: the thesis normalises AlexNet after
     each of its fully connected layers, the last included. With a `rejection` there is one logit
     more, of "unknown". `adaptive_layers` are the normalisation layers that ONDA moves unless told
-    otherwise, as `OndaConfig.layers`.
+    otherwise, as `OndaConfig.layers`; `source_confidence` is the mean probability of the answer on
+    held-out images of the source, by which ONDA judges whether to adapt.
     """
 
     def __init__(
@@ -33,13 +34,17 @@ class Classifier(nn.Module):
         output_norm: bool = False,
         rejection: Mapping[str, Any] | None = None,
         adaptive_layers: str = "all",
+        source_confidence: float | None = None,
     ) -> None:
         super().__init__()
         if classes < 1:
             raise ConfigError(f"a classifier needs at least one class, got {classes}")
         if adaptive_layers == "auto" or not is_layer_choice(adaptive_layers):
             raise ConfigError(f"adaptive_layers must be all or last:n, got {adaptive_layers!r}")
+        if source_confidence is not None and not 0 < source_confidence <= 1:
+            raise ConfigError(f"source_confidence must be in (0, 1], got {source_confidence}")
         self.adaptive_layers = adaptive_layers
+        self.source_confidence = source_confidence
         self.backbone = backbone
         self.output_norm = output_norm
         self.classifier = nn.Linear(backbone.feature_dim, classes)

@@ -153,8 +153,8 @@ def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
     if isinstance(model, PlaceClassifier):
         return "bn", more
     if isinstance(model, Classifier):
-        own = {"output_norm": model.output_norm, "adaptive_layers": model.adaptive_layers}
-        return "source", own | more
+        names = ("output_norm", "adaptive_layers", "source_confidence")
+        return "source", {name: getattr(model, name) for name in names} | more
     from newfound_core.detection.region_network import RegionNetwork
 
     if isinstance(model, RegionNetwork):

@@ -177,7 +177,7 @@ def test_onda_serves_through_torch_and_moves_its_statistics(load, image, expecte
     loaded = load()
     before = expected(loaded)
     inference = build_inference(loaded, InferenceConfig(channels_last=channels_last))
-    onda = Onda(loaded.model, OndaConfig(2, 0.5, "streaming"))
+    onda = Onda(loaded.model, OndaConfig.thesis(2, 0.5, "streaming"))
     inference.serve(onda)
     assert_same(inference([image]), before)
     inference([255 - image])

@@ -10,12 +10,17 @@ from lifecycle_msgs.msg import State
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 
 from newfound_core.errors import ConfigError, NewfoundError
-from newfound_core.onda import OndaConfig
+from newfound_core.onda import OndaConfig, OndaStatus
 from newfound_msgs.msg import AdaptationStatus, Classification
 from newfound_nodes.adaptation import interface
 from newfound_nodes.adaptation.interface import AdaptationServices, status_message
 from newfound_nodes.adaptation.state import AdaptationStore, StateError
-from newfound_nodes.adaptation.updates import Adaptation, AdaptationReport, Persistence
+from newfound_nodes.adaptation.updates import (
+    ALARM,
+    Adaptation,
+    AdaptationReport,
+    Persistence,
+)
 from newfound_nodes.debug_images import Chart
 from newfound_nodes.model_node import DEBUG_OUTPUT, ModelNode, one_line, probabilities_of
 from newfound_runtime import perception_node
@@ -80,7 +85,7 @@ class AdaptiveClassifier(ModelNode):
             self._adapt()
         except (NewfoundError, StateError) as error:
             super().unload()
-            raise LoadError(one_line(error)) from error
+            raise LoadError(_reason(error)) from error
 
     def adapts(self) -> bool:
         """As the parameter says."""
@@ -184,10 +189,12 @@ class AdaptiveClassifier(ModelNode):
 
     def check_parameters(self, values: Mapping[str, Any]) -> str | None:
         """Options of ONDA must make sense together."""
+        if not interface.NAMES & set(values):
+            return None
         try:
             self._config(values)
         except ConfigError as error:
-            return one_line(error).partition("; got OndaConfig")[0]
+            return _reason(error)
         return None
 
     def parameters_changed(self, names: set[str]) -> None:
@@ -215,6 +222,10 @@ class AdaptiveClassifier(ModelNode):
         if report.failing:
             level = max(level, DiagnosticStatus.WARN)
             text += f"; adaptation fails ({report.updates_failed} updates), see the log"
+        status = self._adaptation.onda.status() if self._adaptation else OndaStatus()
+        if status.resting and report.reset_reason == ALARM:
+            level = max(level, DiagnosticStatus.WARN)
+            text += f"; adaptation was lost and rests: {status.last_alarm}"
         return level, text, values
 
     def diagnose(self) -> Mapping[str, object]:
@@ -222,10 +233,17 @@ class AdaptiveClassifier(ModelNode):
         adaptation = self._adaptation
         if adaptation is None:
             return {**super().diagnose(), "adaptation": "off"}
-        report, drift = adaptation.report(), adaptation.onda.drift()
+        report, drift, status = (
+            adaptation.report(),
+            adaptation.onda.drift(),
+            adaptation.onda.status(),
+        )
+        now = "resting" if status.resting else "adapting"
         return {
             **super().diagnose(),
-            "adaptation": "frozen" if self.param("freeze") else "adapting",
+            "adaptation": "frozen" if status.frozen else now,
+            "layers": len(drift.per_layer),
+            "alarms": status.alarms,
             "estimator": adaptation.onda.config.estimator,
             "updates": report.updates,
             "updates_failed": report.updates_failed,
@@ -237,6 +255,11 @@ class AdaptiveClassifier(ModelNode):
 
     def _now(self) -> float:
         return self.get_clock().now().nanoseconds * 1e-9
+
+
+def _reason(error: Exception) -> str:
+    """In one line, without all options."""
+    return one_line(error).partition("; got OndaConfig")[0]
 
 
 def entropy(probabilities: np.ndarray) -> float:

@@ -12,11 +12,11 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from sensor_msgs.msg import Image
 from std_srvs.srv import SetBool, Trigger
 
-from newfound_core.models import load_model
+from newfound_core.models import load_model, save_model
 from newfound_core.onda import Onda, OndaConfig
-from newfound_core.onda import safeguards as guards
 from newfound_core.onda.estimators import BatchEstimator
 from newfound_core.onda.onnx_folding import LEARN_EVERY
+from newfound_core.onda.watch import Answer, Watch
 from newfound_msgs.msg import AdaptationStatus, Classification
 from newfound_nodes.adaptive_classifier import AdaptiveClassifier
 from newfound_runtime import perception_node
@@ -31,10 +31,15 @@ QUICK = {"frames_per_update": 2, "momentum": 0.5}
 def running(ros, checkpoint, stream, tmp_path):
     """An active node, its camera and what it publishes."""
 
-    def start(rejects=None, **parameters):
+    def start(rejects=None, confidence=None, **parameters):
         camera = stream()
         answers = ros.collect(Classification, f"{NODE}/classification")
         folder = checkpoint(rejects=rejects)
+        if confidence is not None:
+            loaded = load_model(folder)
+            loaded.model.source_confidence = confidence
+            prepared = loaded.metadata.preprocessing
+            save_model(folder, loaded.model, loaded.labels, prepared, replace=True)
         chosen = {"checkpoint": str(folder), "state_dir": str(tmp_path / "state")}
         node = ros.started(AdaptiveClassifier, **chosen | QUICK | parameters)
         return node, camera.connect(node), answers
@@ -112,9 +117,10 @@ def test_the_node_starts_with_the_model_that_is_shipped_and_answers(ros, stream)
 
 @pytest.mark.parametrize("estimator", ["batch", "streaming"])
 def test_predictions_follow_the_stream_as_onda_itself_would(running, picture, estimator):
-    node, camera, answers = running(estimator=estimator)
+    balanced = estimator == "batch"
+    node, camera, answers = running(estimator=estimator, balanced=balanced)
     loaded = load_model(node.param("checkpoint"))
-    alone = Onda(loaded.model, OndaConfig(estimator=estimator, **QUICK))
+    alone = Onda(loaded.model, OndaConfig(estimator=estimator, balanced=balanced, **QUICK))
     expected = [alone.probabilities(loaded.prepare([to_rgb(picture(n))])) for n in range(1, 6)]
     for pair in range(2):
         camera.send(node, 2)
@@ -272,8 +278,9 @@ def test_momentum_and_frames_per_update_take_effect_while_the_stream_runs(ros, r
         ({"momentum": 0.0}, "momentum"),
         ({"frames_per_update": 1}, "frames_per_update"),
         ({"estimator": "streaming"}, "cannot change"),
-        ({"balanced": True}, "cannot change"),
-        ({"anchor_entropy_low": 0.97}, "anchor_entropy_band must be 0 <= low < high <= 1"),
+        ({"balanced": False}, "cannot change"),
+        ({"layers": "last:4"}, "cannot change"),
+        ({"alarm_hold": 0}, "alarm_hold"),
         ({"state_dir": "/elsewhere"}, "cannot change"),
     ],
 )
@@ -295,27 +302,33 @@ def test_without_adaptation_the_status_and_the_services_say_so(ros, running, ask
     assert "nothing adapts" in answer.message
 
 
-@pytest.mark.parametrize(
-    ("limit", "reason"),
-    [
-        ({"anchor_max_drift": 1e-6}, "drift"),
-        ({"anchor_max_drift": 1e9, "anchor_entropy_high": 1e-6}, "entropy"),  # never so certain
-    ],
-)
-def test_the_anchor_returns_to_the_source_and_the_status_says_why(
-    ros, running, monkeypatch, limit, reason
+def test_an_alarm_returns_to_the_source_and_status_and_diagnostics_say_why(
+    ros, running, monkeypatch
 ):
-    monkeypatch.setattr(guards, "RECENT_FRAMES", 2)
-    node, camera, _ = running(anchor=True, **limit)
+    contradicted = [Answer(label=0, confidence=1.0, adapted=1)] * 30
+    monkeypatch.setattr(Watch, "compare", lambda *_: contradicted)
+    node, camera, _ = running()
     told = ros.collect(AdaptationStatus, f"{NODE}/adaptation")
     camera.send(node, 2)
+    status = eventually(lambda: told and told[-1].alarms == 1 and told[-1])
+    assert (status.state, status.last_reset_reason) == (status.STATE_RESTING, status.RESET_ALARM)
+    assert (status.agreement, status.drift_max) == (0.0, 0.0)
+    assert "agrees with the source on 0 % of 30 images" in status.message
+    level, text, _ = node.health()
+    assert level == DiagnosticStatus.WARN
+    assert "adaptation was lost and rests: agrees with the source on 0 %" in text
+    assert node.diagnose()["adaptation"] == "resting"
+
+
+def test_a_source_that_is_confident_rests_and_the_status_says_so(ros, running):
+    node, camera, _ = running(confidence=0.01)
+    told = ros.collect(AdaptationStatus, f"{NODE}/adaptation")
+    camera.send(node, 2)
+    updated(node, 1)
     status = eventually(lambda: told and told[-1].updates == 1 and told[-1])
-    expected = {"drift": status.RESET_DRIFT, "entropy": status.RESET_ENTROPY}
-    assert status.last_reset_reason == expected[reason]
-    assert status.drift_max == 0
-    assert reason in status.message
-    assert node._adaptation.report().reset_reason == reason
-    assert node._adaptation.onda.status().resets == 1
+    assert status.state == status.STATE_RESTING
+    assert status.confidence_drop < 0
+    assert "as confident as on its own images" in status.message
 
 
 def test_the_debug_image_shows_the_drift(ros, running):
@@ -361,6 +374,8 @@ def test_what_cannot_work_keeps_the_node_unconfigured_with_one_line(ros, checkpo
             "tensorrt does not run on cpu: set device to cuda",
         ),
         ({"checkpoint": source, "half_precision": True}, "needs a CUDA device"),
+        ({"checkpoint": source, "estimator": "streaming"}, "balanced needs the estimator batch"),
+        ({"checkpoint": source, "layers": "last:999"}, "normalisation layers: choose at most"),
         ({"checkpoint": source, "device": "cuda:77"}, "the device 'cuda:77' cannot be used here"),
     ]
     for number, (parameters, said) in enumerate(cases):

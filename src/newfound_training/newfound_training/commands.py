@@ -12,6 +12,7 @@ from newfound_training.running.command import Command, execute
 COMMANDS = {
     "train-source": "newfound_training.source",
     "evaluate-online": "newfound_training.online.command",
+    "choose-layers": "newfound_training.online.layers",
     "calibrate": "newfound_training.calibrate",
     "export": "newfound_training.export",
     "train-places": "newfound_training.places.train",
@@ -51,6 +52,11 @@ def train_source() -> int:
 def evaluate_online() -> int:
     """Entry point of the executable `evaluate_online`."""
     return main(["evaluate-online", *sys.argv[1:]])
+
+
+def choose_layers() -> int:
+    """Entry point of the executable `choose_layers`."""
+    return main(["choose-layers", *sys.argv[1:]])
 
 
 def calibrate() -> int:

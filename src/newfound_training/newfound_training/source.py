@@ -18,6 +18,7 @@ from newfound_core.models import save_model, write_model_card
 from newfound_core.preprocessing import Preprocessing, default_preprocessing
 from newfound_training.data import Pixels, load_pixels, open_images
 from newfound_training.data.sampling import Shuffled, split
+from newfound_training.online.layers import LayerChoice, choose_layers
 from newfound_training.running.command import Command, Run, require_same_images
 from newfound_training.running.figures import confusion, draw_confusions
 from newfound_training.running.options import CommonOptions, option
@@ -47,11 +48,16 @@ class SourceOptions(TrainingOptions, CommonOptions):
     validation_share: float = option(0.1, "of every class, held out to measure accuracy")
     crop_area: tuple[float, ...] = option((0.6, 1.0), "random crops, smallest and largest share")
     colour_jitter: float = option(0.2, "random brightness, contrast and saturation")
+    choice_images: int = option(
+        150, "held-out images on which the layers that ONDA adapts are chosen; 0: all layers"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.crop_area) != 2:
             raise ConfigError(f"crop_area must be two numbers, got {self.crop_area}")
+        if self.choice_images < 0:
+            raise ConfigError(f"choice_images must not be negative, got {self.choice_images}")
         if self.frozen_stages < 0:
             raise ConfigError(f"frozen_stages must not be negative, got {self.frozen_stages}")
 
@@ -181,7 +187,11 @@ def train_on(pixels: Pixels, options: SourceOptions, run: Run) -> dict[str, Any]
     """Train on all of the images and write the checkpoint."""
     task = SourceTask(pixels, options, run)
     metrics = train(task, options, run)
+    choice = LayerChoice("all")
     if run.process_group.is_main_process:
+        choice = _choose(task, pixels, options, run)
+        assert isinstance(task.model, Classifier)
+        choice.apply_to(task.model)
         _save(task, pixels, options, metrics, run)
     return {
         "checkpoint": "checkpoint",
@@ -189,8 +199,23 @@ def train_on(pixels: Pixels, options: SourceOptions, run: Run) -> dict[str, Any]
         "training_images": len(task.training_set),
         "validation_images": len(task.validation_set),
         "corrupt_images": list(pixels.corrupt),
+        **choice.facts(),
         **metrics,
     }
+
+
+def _choose(task: SourceTask, pixels: Pixels, options: SourceOptions, run: Run) -> LayerChoice:
+    """Choose the layers that ONDA adapts, on some of the held-out images."""
+    chosen = np.random.default_rng([run.seed, 9]).permutation(task.validation_set)
+    chosen = chosen[: options.choice_images]
+    return choose_layers(
+        task.model.eval(),
+        [pixels[index] for index in chosen],
+        pixels.images.labels[chosen],
+        task.preprocessing,
+        device=run.device,
+        seed=run.seed,
+    )
 
 
 def _save(
@@ -228,6 +253,8 @@ COMMAND = Command(
         "classes": "names, in the order of the model's outputs",
         "training_images, validation_images": "how many were trained on and held out",
         "corrupt_images": "names of those left out",
+        "adaptive_layers, source_confidence": "what ONDA is told: layers to adapt, mean "
+        "probability of the\n      answers on held-out images (null: not measured)",
         "validation_accuracy": "share of the held-out images recognised, 0 to 1",
     },
 )

@@ -20,6 +20,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,6 @@ from newfound_core.onda.folding import (
     logits_of,
 )
 from newfound_core.onda.safeguards import (
-    Anchor,
     BalancedMemory,
     LatestFrames,
     Observation,
@@ -58,6 +58,7 @@ from newfound_core.onda.statistics import (
     read_state,
     write_state,
 )
+from newfound_core.onda.watch import Watch
 
 
 @dataclass
@@ -69,9 +70,12 @@ class OndaStatus:
     redundant: int = 0  # not gathered: looked like the last one
     rejected: int = 0  # frames and estimates not used because they were not finite
     updates: int = 0
-    resets: int = 0  # times the anchor restored the source
-    last_reset: str = ""  # why it last did, and at which frame
     frozen: bool = False
+    alarms: int = 0  # times the alarm restored the source
+    last_alarm: str = ""  # why it last did, and at which frame
+    resting: bool = False  # the source serves: no need to adapt, or after an alarm
+    confidence_drop: float = math.nan  # of the source, against its own images
+    agreement: float = math.nan  # with a certain source, 0 to 1; NaN while that is not known
 
 
 class Onda:
@@ -118,10 +122,13 @@ class Onda:
         if engine is not None:
             self._use_folded(engine(self._layers))
         self._memory: LatestFrames | BalancedMemory = LatestFrames()
-        self._redundancy, self._anchor = RedundancyFilter(), Anchor()
+        self._redundancy = RedundancyFilter()
+        watched = self.config.alarm or self.config.confidence_drop > 0
+        self._watch = Watch(self._layers, logits) if watched else None
         self._settling = Settling()
         self._status = OndaStatus()
         self._since_update = self._offered = 0
+        self._restart_watch()
         self._generation = 0  # an estimate made before a reset must not be applied after it
 
     def _build_estimator(self) -> Estimator:
@@ -178,9 +185,34 @@ class Onda:
             finally:
                 samples = iter(self._estimator.finish())
             for parts in counted:
-                self._learn(parts, [next(samples) for _ in parts], output)
+                self._learn(images, parts, [next(samples) for _ in parts], output)
+            if self._watch is not None and self._resting() and not self._status.frozen:
+                self._rest(self._watch, [self._logits(output)[part] for part in frames])
             self._update_if_due()
             return output
+
+    def _rest(self, watch: Watch, logits: Sequence[Tensor]) -> None:
+        """Watch the source, which serves."""
+        for of_frame in logits:
+            watch.observe(of_frame)
+        if not self._follows():
+            self._since_update += len(logits)
+            if self._since_update >= self.config.frames_per_update:
+                watch.wake(self._since_update, self.config)
+                self._since_update = 0
+
+    def _resting(self) -> bool:
+        return self._watch is not None and self._watch.resting
+
+    def _follows(self) -> bool:
+        """Whether the statistics follow the stream.
+
+        With `batch` they do so also while the source serves, to be there when they are needed.
+        What `streaming` gathers then belongs to the statistics of the source.
+        """
+        if self._status.frozen or self._watch is None or not self._watch.resting:
+            return not self._status.frozen
+        return self.config.estimator == "batch" and not self._watch.holding
 
     def _observations(self, frame: slice) -> list[slice]:
         """Images that are remembered together: a memory of classes holds each on its own."""
@@ -206,7 +238,7 @@ class Onda:
 
     def _counts(self, frame: Tensor) -> bool:
         """Whether the frame may be learned from."""
-        if self._status.frozen:
+        if not self._follows():
             return False
         self._offered += 1
         if self._folded is not None and self._offered % self._folded.learn_every:
@@ -220,18 +252,22 @@ class Onda:
             return False
         return True
 
-    def _learn(self, parts: Sequence[slice], samples: Sequence[Any | None], output: Any) -> None:
+    def _learn(
+        self, images: Tensor, parts: Sequence[slice], samples: Sequence[Any | None], output: Any
+    ) -> None:
         """Remember a frame."""
         if any(sample is None for sample in samples):
             self._status.rejected += 1
             return
+        if self._watch is not None and not self._watch.resting:
+            logits = self._logits(output)[parts[0]]
+            self._watch.keep(images[parts[0]], logits, self._since_update, self.config)
         for part, sample in zip(parts, samples, strict=True):
             observation = Observation(sample)
-            if self.config.balanced or self.config.anchor:
+            if self.config.balanced:
                 logits = self._logits(output)[part]
-                observation.label, observation.uncertainty = label_and_entropy(logits.mean(0))
-                self._anchor.note(observation.uncertainty)
-                if self.config.balanced and isinstance(self._memory, LatestFrames):
+                observation.label, observation.uncertainty = label_and_entropy(logits[0])
+                if isinstance(self._memory, LatestFrames):
                     self._memory = BalancedMemory(self.config.memory_size, logits.shape[1])
             self._memory.add(observation, self.config.frames_per_update)
         self._status.counted += 1
@@ -246,14 +282,22 @@ class Onda:
     def pending_update(self) -> PendingUpdate | None:
         """The update that is due, once; None while too few frames have counted."""
         with self._lock:
-            if self._since_update < self.config.frames_per_update:
+            if not self._follows() or self._since_update < self.config.frames_per_update:
                 return None
             self._since_update = 0
             drawn = self._memory.draw(self.config.frames_per_update)
             if len(drawn) < 2:  # no variance in a single frame
                 return None
             samples = [observation.sample for observation in drawn]
-            return PendingUpdate(self._estimator, samples, self._online, self._generation)
+            return PendingUpdate(
+                self._estimator, samples, self._online, self._generation, self._comparison()
+            )
+
+    def _comparison(self) -> Callable[[], Sequence[Any]]:
+        """What compares the frames of an update with the source; nothing if nobody watches."""
+        if self._watch is None:
+            return tuple
+        return partial(self._watch.compare, self._watch.kept())
 
     def apply(self, update: ReadyUpdate) -> bool:
         """Let the statistics follow an estimate; False if it is outdated or not finite."""
@@ -267,25 +311,31 @@ class Onda:
             step = momentum * update.estimate.share
             self._online = self._online.lerp(update.estimate.statistics, step)
             self._status.updates += 1
+            if self._watch is not None:
+                self._judge(self._watch, update.answers)
             self._serve()
-            if self.config.anchor:
-                self._check_anchor()
             return True
 
     def _serve(self) -> None:
-        served = self._online
-        if self.config.anchor:
+        served = self._source if self._resting() else self._online
+        if self.config.anchor and not self._resting():
             served = self._source.lerp(self._online, self.config.anchor_online_share)
         self._layers.write(served)
         if self._folded is not None:
             self._folded.refresh(served)
 
-    def _check_anchor(self) -> None:
-        problem = self._anchor.problem(self.drift(), self.config)
+    def _judge(self, watch: Watch, answers: Sequence[Any]) -> None:
+        """Let the source serve if adaptation is lost or not needed, or no longer."""
+        if watch.resting:
+            watch.wake(self.config.frames_per_update, self.config)
+            return
+        problem = watch.judge(answers, self.config)
+        self._status.agreement = watch.agreement()
         if problem is not None:
-            self.reset()
-            self._status.resets += 1
-            self._status.last_reset = f"{problem} at frame {self._status.frames}"
+            self._status.alarms += 1
+            self._status.last_alarm = f"{problem}, at frame {self._status.frames}"
+        if problem is not None or (watch.resting and not self._follows()):
+            self._switch_to(self._source)
 
     # State
 
@@ -297,11 +347,13 @@ class Onda:
     def status(self) -> OndaStatus:
         """A copy of the counters."""
         with self._lock:
-            return replace(self._status)
+            drop = math.nan if self._watch is None else self._watch.confidence_drop()
+            return replace(self._status, resting=self._resting(), confidence_drop=drop)
 
     def reset(self) -> None:
         """Return to the source statistics and forget the frames gathered so far."""
         with self._lock:
+            self._restart_watch()
             self._switch_to(self._source)
 
     def freeze(self) -> None:
@@ -347,6 +399,7 @@ class Onda:
         online, counters = read_state(Path(path), self._layers, self._fingerprint)
         like = self._source.mean
         with self._lock:
+            self._restart_watch(resting=False)
             self._switch_to(Statistics(online.mean.to(like), online.variance.to(like)))
             self._status.frames = counters.get("frames", 0)
             self._status.updates = counters.get("updates", 0)
@@ -360,10 +413,16 @@ class Onda:
         self._forget()
         self._serve()
 
+    def _restart_watch(self, *, resting: bool = True) -> None:
+        if self._watch is not None:
+            self._watch.restart(self.config, resting=resting)
+        self._status.agreement = math.nan
+
     def _forget(self) -> None:
         self._generation += 1
         self._since_update = 0
         self._memory.clear()
-        self._anchor.clear()
+        if self._watch is not None:
+            self._watch.clear()
         self._redundancy.clear()
         self._settling.restart()

@@ -3,7 +3,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from newfound_core.errors import ConfigError
 
@@ -30,22 +30,26 @@ class OndaConfig:
     settled_momentum: float | None = None
 
     # Frames of an update come from a memory balanced over predicted classes.
-    balanced: bool = False
+    balanced: bool = True
     memory_size: int = 64
 
-    # Serve a mixture of source and online statistics; return to the source when lost.
+    # Serve a mixture of source and online statistics.
     anchor: bool = False
     anchor_online_share: float = 0.8  # rho: 1 would be ONDA alone, 0 the source alone
-    # Mean over layers of the symmetric KL, in nats; from photographs to cartoons it is 0.1.
-    anchor_max_drift: float = 1.0
-    anchor_entropy_band: tuple[float, float] = (0.0, 0.95)  # of the largest possible entropy
+
+    # Adapt only while the source is less confident by so much than on its own held-out images,
+    # where the checkpoint knows that (`source_confidence` of the network); 0: always.
+    confidence_drop: float = 0.01
+    # Return to the source when the adapted network contradicts it (see watch.py).
+    alarm: bool = True
+    alarm_agreement: float = 0.75  # with the source, on images that it is certain of
+    alarm_hold: int = 200  # frames without adaptation afterwards; doubles with every alarm
 
     # Frames that look like the last one that counted do not count.
     skip_redundant: bool = False
     redundancy_threshold: float = 0.02  # mean difference of 8 x 8 thumbnails, normalised pixels
 
     def __post_init__(self) -> None:
-        low, high = self.anchor_entropy_band
         checks = {
             "frames_per_update must be at least 2": self.frames_per_update >= 2,
             "momentum must be in (0, 1]": 0 < self.momentum <= 1,
@@ -56,13 +60,23 @@ class OndaConfig:
             "positions_per_frame must be at least 1": self.positions_per_frame >= 1,
             "memory_size must be at least 2": self.memory_size >= 2,
             "anchor_online_share must be in (0, 1]": 0 < self.anchor_online_share <= 1,
-            "anchor_max_drift must be positive": self.anchor_max_drift > 0,
-            "anchor_entropy_band must be 0 <= low < high <= 1": 0 <= low < high <= 1,
+            "confidence_drop must be in [0, 1)": 0 <= self.confidence_drop < 1,
+            "alarm_agreement must be in (0, 1)": 0 < self.alarm_agreement < 1,
+            "alarm_hold must be at least 1": self.alarm_hold >= 1,
+            "balanced needs the estimator batch: streaming measures a frame behind the layers as "
+            "they are then, which is out of date when it is drawn from the memory. Set balanced "
+            "to false or the estimator to batch": not self.balanced or self.estimator == "batch",
             "redundancy_threshold must not be negative": self.redundancy_threshold >= 0,
         }
         broken = [rule for rule, holds in checks.items() if not holds]
         if broken:
             raise ConfigError(f"{'; '.join(broken)}; got {self}")
+
+    @classmethod
+    def thesis(cls, *options: Any, **more: Any) -> "OndaConfig":
+        """ONDA as printed: all layers follow the latest frames, without any guard."""
+        off: dict[str, Any] = {"layers": "all", "balanced": False, "alarm": False}
+        return cls(*options, **off | {"confidence_drop": 0.0} | more)
 
 
 def is_layer_choice(layers: str) -> bool:
@@ -88,8 +102,9 @@ LIVE_OPTIONS = frozenset(
         "momentum",
         "settled_momentum",
         "anchor_online_share",
-        "anchor_max_drift",
-        "anchor_entropy_band",
+        "confidence_drop",
+        "alarm_agreement",
+        "alarm_hold",
         "redundancy_threshold",
     }
 )

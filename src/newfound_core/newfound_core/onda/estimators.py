@@ -15,7 +15,7 @@ import copy
 import functools
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -99,12 +99,13 @@ class PendingUpdate:
     samples: Sequence[Any]
     current: Statistics
     generation: int
+    compare: Callable[[], Sequence[Any]]  # with the source
 
     def estimate(self) -> "ReadyUpdate":
         """The slow part; does not touch the serving network."""
         with aside(self.current.mean.device):
             estimate = self.estimator.estimate(self.samples, self.current)
-        return ReadyUpdate(estimate, self.generation)
+            return ReadyUpdate(estimate, self.generation, self.compare())
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ class ReadyUpdate:
 
     estimate: Estimate
     generation: int
+    answers: Sequence[Any]  # of source and adapted network
 
 
 _EXACT = (torch.float32, torch.float64)

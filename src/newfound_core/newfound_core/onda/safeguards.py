@@ -3,8 +3,8 @@
 
 `BalancedMemory` draws frames evenly over predicted classes and drops the old and the uncertain
 (L. Yuan, B. Xie, S. Li, "Robust Test-Time Adaptation in Dynamic Scenarios", CVPR 2023,
-arXiv:2303.13899). `RedundancyFilter` skips near-duplicates, `Anchor` notices when adaptation is
-lost.
+arXiv:2303.13899). `RedundancyFilter` skips near-duplicates. `watch.py` decides
+whether to adapt at all.
 
 `Settling` lets the momentum fall while the stream stays as it is, and return when it changes. A
 constant momentum averages over the last few updates only, so the statistics never come to rest:
@@ -29,7 +29,7 @@ from torch.nn import functional
 
 from newfound_core.onda.config import OndaConfig
 from newfound_core.onda.estimators import Estimate
-from newfound_core.onda.statistics import Drift, Statistics
+from newfound_core.onda.statistics import Statistics
 
 
 @dataclass
@@ -123,7 +123,6 @@ class BalancedMemory:
 
 
 THUMBNAIL = 8  # pixels a side
-RECENT_FRAMES = 50  # over which the entropy of the predictions is averaged
 
 
 class RedundancyFilter:
@@ -149,32 +148,6 @@ class RedundancyFilter:
     def clear(self) -> None:
         """Forget the last frame."""
         self._last = None
-
-
-class Anchor:
-    """Detector of lost adaptation, after which the source must be restored."""
-
-    def __init__(self) -> None:
-        self._entropies: deque[float] = deque(maxlen=RECENT_FRAMES)
-
-    def note(self, entropy: float) -> None:
-        """Remember the entropy (0 to 1) of a prediction."""
-        self._entropies.append(entropy)
-
-    def problem(self, drift: Drift, config: OndaConfig) -> str | None:
-        """Why the source must be restored, or None while all is well."""
-        if drift.mean > config.anchor_max_drift:
-            return f"drift {drift.mean:.2f} above {config.anchor_max_drift:g}"
-        low, high = config.anchor_entropy_band
-        if len(self._entropies) == RECENT_FRAMES:
-            entropy = sum(self._entropies) / RECENT_FRAMES
-            if not low <= entropy <= high:
-                return f"mean prediction entropy {entropy:.3f} outside [{low:g}, {high:g}]"
-        return None
-
-    def clear(self) -> None:
-        """Forget the predictions."""
-        self._entropies.clear()
 
 
 HELD = 2.0  # in units of 1 / momentum: then an eighth of the source is left

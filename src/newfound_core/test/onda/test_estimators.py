@@ -67,7 +67,7 @@ def test_work_that_fails_is_waited_for_too(calls):
 
 
 def test_nothing_is_asked_of_cuda_on_a_cpu(calls, network, shifted_frames):
-    onda = Onda(network, OndaConfig(frames_per_update=2))
+    onda = Onda(network, OndaConfig.thesis(frames_per_update=2))
     for frame in shifted_frames(2):
         onda.predict(frame)
     assert onda.status().updates == 1

@@ -140,7 +140,9 @@ def test_what_the_folded_network_shows_is_what_the_layers_see(network):
 def test_adapting_with_and_without_folding_is_the_same(
     estimator, layers, make_network, shifted_frames, monkeypatch
 ):
-    config = OndaConfig(estimator=estimator, frames_per_update=4, anchor=True, layers=layers)
+    config = OndaConfig.thesis(
+        estimator=estimator, frames_per_update=4, anchor=True, layers=layers
+    )
     folded = Onda(make_network().double(), config)
     outputs = [folded.predict(x.double()) for x in shifted_frames(13)]
     assert folded.status().updates == 3
@@ -155,7 +157,7 @@ def test_adapting_with_and_without_folding_is_the_same(
 
 def test_a_reset_reaches_the_folded_network(network, shifted_frames):
     before = network(shifted_frames(1)[0][None])[0]
-    onda = Onda(network, OndaConfig(frames_per_update=2, momentum=0.9))
+    onda = Onda(network, OndaConfig.thesis(frames_per_update=2, momentum=0.9))
     for x in shifted_frames(6):
         onda.predict(x)
     onda.reset()
@@ -165,7 +167,7 @@ def test_a_reset_reaches_the_folded_network(network, shifted_frames):
 
 def test_the_networks_own_weights_stay(network, shifted_frames):
     weights = [p.clone() for p in network.parameters()]
-    onda = Onda(network, OndaConfig(frames_per_update=2))
+    onda = Onda(network, OndaConfig.thesis(frames_per_update=2))
     for x in shifted_frames(6):
         onda.predict(x)
     for now, before in zip(network.parameters(), weights, strict=True):
@@ -185,7 +187,9 @@ def test_a_layer_that_runs_twice_is_not_folded():
 
 def test_what_cannot_be_folded_still_adapts(shifted_frames):
     normalised_first = nn.Sequential(nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(192, 2))
-    onda = Onda(normalised_first.eval(), OndaConfig(estimator="streaming", frames_per_update=2))
+    onda = Onda(
+        normalised_first.eval(), OndaConfig.thesis(estimator="streaming", frames_per_update=2)
+    )
     for x in shifted_frames(4):
         onda.predict(x)
     assert float(onda.network[0].running_mean.mean()) > 0.1

@@ -13,8 +13,6 @@ from newfound_core.errors import ConfigError
 from newfound_core.onda import Onda, OndaConfig
 from newfound_core.onda.estimators import Estimate
 from newfound_core.onda.safeguards import (
-    RECENT_FRAMES,
-    Anchor,
     BalancedMemory,
     LatestFrames,
     Observation,
@@ -22,7 +20,7 @@ from newfound_core.onda.safeguards import (
     Settling,
     difference,
 )
-from newfound_core.onda.statistics import Drift, Statistics
+from newfound_core.onda.statistics import Statistics
 
 
 def test_the_latest_frames_are_drawn_once_and_never_more_than_the_limit():
@@ -102,19 +100,7 @@ def test_a_new_camera_format_is_never_redundant():
     assert not redundancy.is_redundant(torch.zeros(1, 1, 16, 16), 0.02)
 
 
-def test_the_anchor_reports_drift_and_entropy_outside_its_band():
-    config = OndaConfig(anchor=True, anchor_max_drift=2.0, anchor_entropy_band=(0.1, 0.9))
-    anchor = Anchor()
-    assert anchor.problem(Drift({"a": 1.0}), config) is None
-    assert "drift 3.00" in anchor.problem(Drift({"a": 4.0, "b": 2.0}), config)
-    for _ in range(RECENT_FRAMES):
-        anchor.note(0.99)
-    assert "entropy 0.990" in anchor.problem(Drift({"a": 1.0}), config)
-    anchor.clear()
-    assert anchor.problem(Drift({"a": 1.0}), config) is None
-
-
-FALLING = OndaConfig(momentum=0.1, settled_momentum=0.02)
+FALLING = OndaConfig.thesis(momentum=0.1, settled_momentum=0.02)
 
 
 def statistics(mean, variance=1.0, rows=4):
@@ -129,12 +115,12 @@ def momenta(settling, config, differences):
 
 
 def test_without_a_settled_momentum_it_stays():
-    assert momenta(Settling(), OndaConfig(momentum=0.3), [1.0, 5.0, 0.1]) == [0.3] * 3
+    assert momenta(Settling(), OndaConfig.thesis(momentum=0.3), [1.0, 5.0, 0.1]) == [0.3] * 3
 
 
 def test_once_the_source_is_forgotten_statistics_become_a_mean_over_updates():
     found = np.random.default_rng(0).normal(size=30)
-    settling, config = Settling(), OndaConfig(momentum=0.5, settled_momentum=0.001)
+    settling, config = Settling(), OndaConfig.thesis(momentum=0.5, settled_momentum=0.001)
     online = statistics(2.0)
     for value in found:
         estimate = Estimate(statistics(value), torch.ones(4))
@@ -189,12 +175,12 @@ def test_onda_comes_to_rest_and_still_follows_a_change():
         onda.close()
         return float(spread), float(arrived)
 
-    still, arrived = wandering(OndaConfig(estimator="streaming", settled_momentum=0.02))
-    moving, _ = wandering(OndaConfig(estimator="streaming"))
+    still, arrived = wandering(OndaConfig.thesis(estimator="streaming", settled_momentum=0.02))
+    moving, _ = wandering(OndaConfig.thesis(estimator="streaming"))
     assert still < 0.6 * moving
     assert arrived == pytest.approx(-3, abs=0.6)
 
 
 def test_what_makes_no_sense_is_refused():
     with pytest.raises(ConfigError, match="settled_momentum"):
-        OndaConfig(settled_momentum=0.0)
+        OndaConfig.thesis(settled_momentum=0.0)

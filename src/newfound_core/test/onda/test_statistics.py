@@ -83,7 +83,7 @@ def test_a_dead_channel_gives_a_finite_drift(network):
     assert np.isfinite(measure_drift(layers, dead, source).maximum)
 
 
-CONFIG = OndaConfig(frames_per_update=2, estimator="streaming")
+CONFIG = OndaConfig.thesis(frames_per_update=2, estimator="streaming")
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_state_of_another_network_is_refused(saved, make_network):
 
 def test_a_state_of_other_adapting_layers_is_refused(saved, make_network):
     _, path = saved
-    other = Onda(make_network(), OndaConfig(estimator="streaming", layers="last:1"))
+    other = Onda(make_network(), OndaConfig.thesis(estimator="streaming", layers="last:1"))
     with pytest.raises(CheckpointError, match="layers last:2 adapting, now it is last:1"):
         other.restore(path)
 

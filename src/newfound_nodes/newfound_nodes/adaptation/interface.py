@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ROS side of adaptation: parameters, services and the status message."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,21 +11,26 @@ from rclpy.parameter import Parameter as RosParameter
 from rclpy.time import Time
 from std_srvs.srv import SetBool, Trigger
 
-from newfound_core.onda import OndaConfig
+from newfound_core.onda import OndaConfig, OndaStatus
 from newfound_msgs.msg import AdaptationStatus
 from newfound_nodes.adaptation.state import SAVED, StateError
-from newfound_nodes.adaptation.updates import DRIFT, ENTROPY, REQUESTED, RESTORED, Adaptation
+from newfound_nodes.adaptation.updates import (
+    ALARM,
+    NOT_NEEDED,
+    REQUESTED,
+    RESTORED,
+    Adaptation,
+)
 from newfound_runtime.parameters import Parameter
 
 _REASONS = {
     "": AdaptationStatus.RESET_NONE,
     REQUESTED: AdaptationStatus.RESET_REQUESTED,
-    DRIFT: AdaptationStatus.RESET_DRIFT,
-    ENTROPY: AdaptationStatus.RESET_ENTROPY,
+    ALARM: AdaptationStatus.RESET_ALARM,
+    NOT_NEEDED: AdaptationStatus.RESET_NOT_NEEDED,
     RESTORED: AdaptationStatus.RESET_RESTORED,
 }
 _DEFAULT = OndaConfig()
-_LOW, _HIGH = _DEFAULT.anchor_entropy_band
 _TINY = 1e-6  # for ranges that leave out zero
 _CONSTANT = 0.0  # as `settled_momentum`: ROS parameters have no None
 
@@ -82,11 +88,7 @@ PARAMETERS = (
         "Draw the images of an update from a memory balanced over predicted classes.",
     ),
     Parameter("memory_size", _DEFAULT.memory_size, "Images in that memory.", minimum=2),
-    Parameter(
-        "anchor",
-        _DEFAULT.anchor,
-        "Serve a mixture of source and online statistics; back to the source when lost.",
-    ),
+    Parameter("anchor", _DEFAULT.anchor, "Serve a mixture of source and online statistics."),
     Parameter(
         "anchor_online_share",
         _DEFAULT.anchor_online_share,
@@ -96,26 +98,32 @@ PARAMETERS = (
         live=True,
     ),
     Parameter(
-        "anchor_max_drift",
-        _DEFAULT.anchor_max_drift,
-        "Mean drift over the layers, in nats, above which adaptation counts as lost.",
+        "confidence_drop",
+        _DEFAULT.confidence_drop,
+        "Adapt only while the source is less confident by so much than on its own images; 0: "
+        "always. A checkpoint that does not know its confidence always adapts.",
+        minimum=0.0,
+        maximum=0.99,
+        live=True,
+    ),
+    Parameter(
+        "alarm",
+        _DEFAULT.alarm,
+        "Return to the source when the adapted model contradicts it where it is certain.",
+    ),
+    Parameter(
+        "alarm_agreement",
+        _DEFAULT.alarm_agreement,
+        "Share of those images on which both must agree, above 0, below 1.",
         minimum=_TINY,
+        maximum=1 - _TINY,
         live=True,
     ),
     Parameter(
-        "anchor_entropy_low",
-        _LOW,
-        "Lower end of the band of the mean prediction entropy, as a share of the largest.",
-        minimum=0.0,
-        maximum=1.0,
-        live=True,
-    ),
-    Parameter(
-        "anchor_entropy_high",
-        _HIGH,
-        "Upper end of that band; outside of it adaptation counts as lost.",
-        minimum=0.0,
-        maximum=1.0,
+        "alarm_hold",
+        _DEFAULT.alarm_hold,
+        "Images without adaptation after an alarm; doubles with every further one.",
+        minimum=1,
         live=True,
     ),
     Parameter(
@@ -132,15 +140,12 @@ PARAMETERS = (
     ),
 )
 
-_BAND = ("anchor_entropy_low", "anchor_entropy_high")
 NAMES = frozenset(p.name for p in PARAMETERS) - {"adapt", "freeze"}
 
 
 def options(values: Mapping[str, Any]) -> dict[str, Any]:
-    """ONDA's options among the values of parameters; both ends of the band or none."""
-    found = {name: values[name] for name in NAMES - set(_BAND) if name in values}
-    if all(name in values for name in _BAND):
-        found["anchor_entropy_band"] = tuple(values[name] for name in _BAND)
+    """ONDA's options among the values of parameters."""
+    found = {name: values[name] for name in NAMES if name in values}
     if "settled_momentum" in found:
         found["settled_momentum"] = found["settled_momentum"] or None
     return found
@@ -201,14 +206,18 @@ class AdaptationServices:
 
 def status_message(adaptation: Adaptation | None, header: Any) -> AdaptationStatus:
     """What is so now; without adaptation, that it is off."""
-    message = AdaptationStatus(message=_text(adaptation), entropy=float("nan"))
+    message = AdaptationStatus(message=_text(adaptation), entropy=math.nan)
+    message.agreement = message.confidence_drop = math.nan
     if header is not None:
         message.header = header
     if adaptation is None:
         return message
     onda, report = adaptation.onda, adaptation.report()
     status, drift = onda.status(), onda.drift()
-    message.state = message.STATE_FROZEN if status.frozen else message.STATE_ADAPTING
+    message.state = _state(status)
+    message.alarms = status.alarms
+    message.agreement = status.agreement
+    message.confidence_drop = status.confidence_drop
     message.estimator = onda.config.estimator
     message.frames, message.frames_skipped = report.frames, report.skipped
     message.updates = report.updates
@@ -234,5 +243,13 @@ def _text(adaptation: Adaptation | None) -> str:
         return "frozen by the parameter freeze or the service of that name"
     if report.failing:
         return f"the last update failed, {report.updates_failed} in all; see the log of the node"
-    lost = status.last_reset
-    return f"the anchor restored the source: {lost}" if lost else ""
+    if status.resting and report.reset_reason != ALARM:
+        return "at rest: the source is about as confident as on its own images"
+    lost = f"alarm: {status.last_alarm}; the source was restored" if status.alarms else ""
+    return f"at rest after an {lost}" if status.resting else lost
+
+
+def _state(status: OndaStatus) -> int:
+    if status.frozen:
+        return AdaptationStatus.STATE_FROZEN
+    return AdaptationStatus.STATE_RESTING if status.resting else AdaptationStatus.STATE_ADAPTING

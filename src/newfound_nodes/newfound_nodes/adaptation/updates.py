@@ -17,7 +17,8 @@ from newfound_core.onda import Onda, PendingUpdate
 from newfound_nodes.adaptation.state import LATEST, AdaptationStore, StateError
 
 NICENESS = 5  # of the adaptation thread relative to the frames: where cores are few, they go first
-REQUESTED, DRIFT, ENTROPY, RESTORED = "requested", "drift", "entropy", "restored"
+REQUESTED, RESTORED = "requested", "restored"
+ALARM, NOT_NEEDED = "alarm", "not needed"
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Adaptation:
         self._report = AdaptationReport()
         self._entropies: list[float] = []
         self._skipped_before = self._unused()
-        self._resets_before = onda.status().resets
+        self._before = onda.status()  # of the last update
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._estimating = False
         self._thread = threading.Thread(target=self._work, name="adaptation", daemon=True)
@@ -112,10 +113,11 @@ class Adaptation:
                 last_update=self._clock(),
                 entropy=mean,
             )
-            if status.resets != self._resets_before:
-                self._resets_before = status.resets
-                reason = DRIFT if status.last_reset.startswith("drift") else ENTROPY
-                self._note_reset(reason)
+            if status.alarms != self._before.alarms:
+                self._note_reset(ALARM)
+            elif status.resting and not self._before.resting:
+                self._note_reset(NOT_NEEDED)
+            self._before = status
 
     def submit(self, task: Callable[[], None]) -> None:
         """Run something slow in the adaptation thread, after what waits there already."""

@@ -5,11 +5,11 @@ import math
 
 from newfound_msgs.msg import AdaptationStatus
 from newfound_nodes.adaptation.interface import _REASONS, status_message
-from newfound_nodes.adaptation.updates import DRIFT, ENTROPY, REQUESTED, RESTORED
+from newfound_nodes.adaptation.updates import ALARM, NOT_NEEDED, REQUESTED, RESTORED
 
 
 def test_every_reason_of_a_reset_has_its_constant():
-    assert sorted(_REASONS) == sorted(["", REQUESTED, DRIFT, ENTROPY, RESTORED])
+    assert sorted(_REASONS) == sorted(["", REQUESTED, ALARM, NOT_NEEDED, RESTORED])
     assert sorted(_REASONS.values()) == list(range(AdaptationStatus.RESET_RESTORED + 1))
 
 

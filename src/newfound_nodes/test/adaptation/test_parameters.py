@@ -15,8 +15,7 @@ def test_every_option_of_onda_is_a_parameter_with_the_same_default():
 
 def test_those_parameters_are_live_that_onda_can_change_while_it_runs():
     live = {parameter.name for parameter in PARAMETERS if parameter.live}
-    band = {"anchor_entropy_low", "anchor_entropy_high"}
-    assert live - {"freeze"} == LIVE_OPTIONS - {"anchor_entropy_band"} | band
+    assert live - {"freeze"} == LIVE_OPTIONS
 
 
 def test_a_range_refuses_what_onda_would_refuse():
@@ -26,6 +25,6 @@ def test_a_range_refuses_what_onda_would_refuse():
     assert ranges["momentum"][1] == 1
 
 
-def test_half_a_band_is_no_option():
-    assert options({"anchor_entropy_low": 0.2}) == {}
+def test_freezing_is_no_option_of_onda():
+    assert options({"freeze": True, "momentum": 0.2}) == {"momentum": 0.2}
     assert "freeze" not in NAMES

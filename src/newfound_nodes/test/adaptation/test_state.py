@@ -16,7 +16,7 @@ def onda():
     torch.manual_seed(0)
     network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.LazyLinear(2))
     network(torch.randn(2, 3, 8, 8))
-    adapter = Onda(network.eval(), OndaConfig(2, 0.5))
+    adapter = Onda(network.eval(), OndaConfig.thesis(2, 0.5))
     for _ in range(2):
         adapter.predict(torch.randn(3, 8, 8) + 2)
     return adapter

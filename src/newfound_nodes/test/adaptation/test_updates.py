@@ -24,7 +24,7 @@ def make(tmp_path):
     def build(**options):
         torch.manual_seed(0)
         layers = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-        config = OndaConfig(**{"frames_per_update": 2, "momentum": 0.5} | options)
+        config = OndaConfig.thesis(**{"frames_per_update": 2, "momentum": 0.5} | options)
         onda = Onda(nn.Sequential(*layers).eval(), config, inline=False)
         store = AdaptationStore(tmp_path, "/node", "ab" * 32)
         made.append(Adaptation(onda, store, lambda: 7.0, lambda: errors.append("failed")))

@@ -15,6 +15,7 @@ from newfound_training.online.options import (
     parse_pair,
     refuse_other_dial_pairs,
 )
+from newfound_training.online.robustness import run_streams
 from newfound_training.online.streams import Target, sweep_streams
 from newfound_training.online.tables import (
     average_of,
@@ -43,6 +44,8 @@ def run_evaluate_online(options: OnlineOptions, run: Run) -> dict[str, Any]:
     pairs = chosen_pairs(options, experiment.source_images, experiment.images)
     refuse_other_dial_pairs(options, pairs)
     _require_every_class(pairs, experiment)
+    if options.streams:
+        return run_streams(experiment, pairs, run) | {"corrupt_images": experiment.corrupt}
     targets = [experiment.target(source, target) for source, target in pairs]
     rows = [row_of(target, options) for target in targets]
     for row in rows:
@@ -100,8 +103,7 @@ def _verification(target: Target, options: OnlineOptions) -> dict[str, Any]:
         return {}
     return {
         estimator: target.verification(
-            options.onda(estimator),
-            options.verify_frames,
+            options.onda(estimator), target.order(0)[: options.verify_frames], estimator
         )
         for estimator in options.estimators
     }
@@ -142,7 +144,11 @@ COMMAND = Command(
         "over source_only,\n      its mean and standard_error",
         "only_changed": "the same where one condition changed, for each condition",
         "sources": "validation_accuracy of the models trained here",
-        "verification": "for each estimator frames, given to ONDA one by one, and "
+        "streams": "with --streams, instead of the keys above: for each pair and stream frames "
+        "and, under\n      accuracy, that of each method over all frames",
+        "gains": "with --streams: for each method its gain over source only, mean over all rows, "
+        "mean over\n      shuffled rows, worst and worst_stream",
+        "verification": "for each estimator or method frames, given to ONDA one by one, and "
         "predicted_alike, how many\n      of them the fast replay predicts alike",
         "sweep": "pair, estimator and orders of the sweep; for each value of momentum and "
         "frames_per_update\n      the accuracies as above",

@@ -172,21 +172,28 @@ class Experiment:
             write_json(run.out / "result.json", metrics)
         return run.out / "checkpoint"
 
-    def target(self, source: str, target: str) -> Target:
-        """A model and the stream that it is to meet."""
+    def target(self, source: str, target: str, *others: str) -> Target:
+        """A model and the stream that it is to meet, of one domain or several in equal parts."""
+        names = sorted((target, *others))
+        streamed = [self._streamed(name, len(names)) for name in names]
+        pixels = streamed[0]
+        if others:
+            rows = np.concatenate([part.rows for part in streamed])
+            images = self._decoded[self.images.root].rows
+            pixels = self._decoded[self.images.root].select(np.flatnonzero(np.isin(images, rows)))
         return Target(
             source,
-            target,
+            "+".join(names),
             self.model(source),
-            self._streamed(target),
+            pixels,
             self.run.out / "streams",
             self.run.seed,
             self.options.passes,
         )
 
-    def _streamed(self, target: str) -> Pixels:
+    def _streamed(self, target: str, parts: int = 1) -> Pixels:
         """The images of a target, or some of them, which are then all that is known of it."""
-        pixels, count = self.domain(self.images, target), self.options.frames
+        pixels, count = self.domain(self.images, target), self.options.frames // parts
         if not count or count >= len(pixels):
             return pixels
         chosen = np.random.default_rng([self.run.seed, 7]).permutation(len(pixels))[:count]

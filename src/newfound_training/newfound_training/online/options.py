@@ -39,22 +39,29 @@ class OnlineOptions(CommonOptions):
     sweep_orders: int = option(3, "shufflings in the sweep")
     sweep_estimator: Literal["batch", "streaming"] = option("batch", "estimator in the sweep")
     dial: tuple[str, ...] = option((), "pairs for which two-domain training (DIAL) is run too")
+    streams: tuple[Literal["shuffled", "sorted", "bursty", "alternating", "video"], ...] = option(
+        (), "make the table of these streams and of every guard instead"
+    )
+    methods: tuple[str, ...] = option((), "of that table; all if none is named")
+    burst: int = option(20, "frames of one class (bursty) or domain (alternating) in a row")
     verify_frames: int = option(100, "frames given to ONDA one by one, to check the fast replay")
 
     def __post_init__(self) -> None:
         if min(self.orders, self.sweep_orders, self.passes) < 1:
             raise ConfigError("orders, sweep_orders and passes must be at least 1")
+        if self.burst < 1:
+            raise ConfigError("burst must be at least 1")
         if not self.estimators:
             raise ConfigError("name at least one estimator")
         for momentum in (self.momentum, *self.sweep_momentum):
-            OndaConfig(self.frames_per_update, momentum)  # refuses what makes no sense
+            OndaConfig.thesis(self.frames_per_update, momentum)  # refuses what makes no sense
         for frames in self.sweep_frames:
-            OndaConfig(frames, self.momentum, settled_momentum=self.settled_momentum)
+            OndaConfig.thesis(frames, self.momentum, settled_momentum=self.settled_momentum)
 
     def onda(self, estimator: Literal["batch", "streaming"]) -> OndaConfig:
-        """Options of ONDA in the table."""
+        """Options of ONDA in the table: as in the thesis."""
         settled = self.settled_momentum if estimator == "streaming" else None
-        return OndaConfig(
+        return OndaConfig.thesis(
             self.frames_per_update, self.momentum, estimator, settled_momentum=settled
         )
 

@@ -16,19 +16,20 @@ from tqdm import tqdm
 from newfound_core.onda import Onda, OndaConfig
 from newfound_core.onda.estimators import BatchEstimator
 from newfound_core.onda.statistics import NormalizationLayers, Statistics
+from newfound_core.onda.watch import confidence
 
 Frames = Callable[[np.ndarray], Tensor]  # indices to prepared images on the model's device
 
 
 def replay(model: nn.Module, frames: Frames, order: np.ndarray, config: OndaConfig) -> np.ndarray:
-    """The class predicted for each frame of the stream; the model is left as it was."""
+    """The most probable class of each frame, rejected or not; the model is left as it was."""
     onda = Onda(model, config)
     predicted = []
     try:
         starts = range(0, len(order), config.frames_per_update)
         for start in tqdm(starts, config.estimator, leave=False, disable=None):
             chunk = frames(order[start : start + config.frames_per_update])
-            predicted.append(onda.replay(chunk).argmax(1).cpu().numpy())
+            predicted.append(confidence(model, onda.replay(chunk))[1].cpu().numpy())
     finally:
         onda.reset()
         onda.close()
@@ -42,7 +43,8 @@ def verify(
     fast = replay(model, frames, order, config)
     onda = Onda(model, config)
     try:
-        slow = [int(onda.predict(frames(order[i : i + 1])).argmax()) for i in range(len(order))]
+        each = (onda(frames(order[i : i + 1])) for i in range(len(order)))
+        slow = [int(confidence(model, logits)[1]) for logits in each]
     finally:
         onda.reset()
         onda.close()
@@ -76,7 +78,8 @@ def predict_with(
     if statistics is not None:
         layers.write(statistics)
     try:
-        parts = [model(frames(order[i : i + 50])).argmax(1) for i in range(0, len(order), 50)]
+        chunks = (model(frames(order[i : i + 50])) for i in range(0, len(order), 50))
+        parts = [confidence(model, logits)[1] for logits in chunks]
     finally:
         layers.write(source)
     return torch.cat(parts).cpu().numpy()

@@ -5,9 +5,11 @@ An interrupted run goes on with the first one that has no file. A sweep varies a
 the thesis's figure.
 """
 
+import hashlib
+import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from torch import Tensor
 
 from newfound_core.models import LoadedModel
 from newfound_core.onda import OndaConfig
+from newfound_core.onda.statistics import NormalizationLayers
 from newfound_core.storage import read_json, write_json
 from newfound_training.data import Pixels
 from newfound_training.online.options import OnlineOptions
@@ -81,27 +84,34 @@ class Target:
 
     def predictions(self, config: OndaConfig, number: int) -> np.ndarray:
         """The class that ONDA predicts for each frame of one order, in that order."""
-        order = self.order(number)
+        settled = "" if config.settled_momentum is None else f"to{config.settled_momentum}"
+        speed = f"{config.momentum}{settled}-{config.frames_per_update}"
+        name = f"{config.estimator}-{speed}-order{number}"
+        return self.replayed(name, config, self.order(number))
+
+    def replayed(self, name: str, config: OndaConfig, order: np.ndarray) -> np.ndarray:
+        """The class that ONDA predicts for each frame in this order, kept under a name.
+
+        The file's name also tells the options, so that others are computed anew.
+        """
 
         def compute() -> np.ndarray:
             return replay(self.loaded.model, self.frames, order, config)
 
-        settled = "" if config.settled_momentum is None else f"to{config.settled_momentum}"
-        speed = f"{config.momentum}{settled}-{config.frames_per_update}"
-        name = f"{config.estimator}-{speed}-order{number}"
-        return self._kept(name, compute, self.labels[order])
+        layers = NormalizationLayers(self.loaded.model, config.layers).layers
+        options = json.dumps(asdict(config) | {"layers": layers}, sort_keys=True)
+        digest = hashlib.sha256(options.encode()).hexdigest()[:8]
+        return self._kept(f"{name}-{digest}", compute, self.labels[order])
 
     def stream(self, config: OndaConfig, number: int) -> np.ndarray:
         """Frames of one order that ONDA recognises, in the order of the stream."""
         return self.predictions(config, number) == self.labels[self.order(number)]
 
-    def verification(self, config: OndaConfig, frames: int) -> dict[str, int]:
+    def verification(self, config: OndaConfig, order: np.ndarray, name: str) -> dict[str, int]:
         """Comparison of the fast replay with ONDA itself."""
-        path = self._path(f"verification-{config.estimator}")
+        path = self._path(f"verification-{name}")
         if not path.exists():
-            write_json(
-                path, verify(self.loaded.model, self.frames, self.order(0)[:frames], config)
-            )
+            write_json(path, verify(self.loaded.model, self.frames, order, config))
         return read_json(path)
 
     def _path(self, name: str) -> Path:

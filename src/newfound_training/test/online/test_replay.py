@@ -12,7 +12,7 @@ from newfound_training.online.replay import predict_with, re_estimate, replay, v
 @pytest.mark.parametrize("estimator", ["batch", "streaming"])
 @pytest.mark.parametrize("positions", [4, 49])
 def test_the_replay_ends_with_the_statistics_of_onda_itself(target, estimator, positions):
-    config = OndaConfig(5, 0.3, estimator, positions_per_frame=positions)
+    config = OndaConfig.thesis(5, 0.3, estimator, positions_per_frame=positions)
     model, order = target.loaded.model, target.order(0)
     layers = NormalizationLayers(model)
     source = layers.read()
@@ -41,7 +41,7 @@ def test_the_replay_ends_with_the_statistics_of_onda_itself(target, estimator, p
 @pytest.mark.parametrize("estimator", ["batch", "streaming"])
 def test_the_replay_predicts_what_onda_predicts(target, estimator):
     found = verify(
-        target.loaded.model, target.frames, target.order(1), OndaConfig(5, 0.3, estimator)
+        target.loaded.model, target.frames, target.order(1), OndaConfig.thesis(5, 0.3, estimator)
     )
     assert found == {"frames": 24, "predicted_alike": 24}
 
@@ -49,7 +49,9 @@ def test_the_replay_predicts_what_onda_predicts(target, estimator):
 @pytest.mark.parametrize("estimator", ["batch", "streaming"])
 def test_the_model_is_left_as_it_was(target, estimator):
     before = {k: v.clone() for k, v in target.loaded.model.state_dict().items()}
-    replay(target.loaded.model, target.frames, target.order(0), OndaConfig(5, 0.3, estimator))
+    replay(
+        target.loaded.model, target.frames, target.order(0), OndaConfig.thesis(5, 0.3, estimator)
+    )
     for name, tensor in target.loaded.model.state_dict().items():
         assert torch.equal(tensor, before[name]), name
     assert not any(m._forward_pre_hooks for m in target.loaded.model.modules())

@@ -27,23 +27,23 @@ def test_source_only_is_the_models_own_prediction(target, everything):
 
 
 def test_what_was_computed_is_not_computed_again(target, monkeypatch):
-    first = target.stream(OndaConfig(5), 0)
+    first = target.stream(OndaConfig.thesis(5), 0)
     bounds = target.bounds()
     monkeypatch.setattr("newfound_training.online.streams.replay", None)
     monkeypatch.setattr("newfound_training.online.streams.predict_with", None)
-    np.testing.assert_array_equal(target.stream(OndaConfig(5), 0), first)
+    np.testing.assert_array_equal(target.stream(OndaConfig.thesis(5), 0), first)
     np.testing.assert_array_equal(target.bounds()["re_estimated"], bounds["re_estimated"])
 
 
 def test_streams_of_other_settings_do_not_get_mixed_up(target):
     for config in (
-        OndaConfig(5),
-        OndaConfig(6),
-        OndaConfig(5, 0.2),
-        OndaConfig(5, 0.1, "streaming"),
+        OndaConfig.thesis(5),
+        OndaConfig.thesis(6),
+        OndaConfig.thesis(5, 0.2),
+        OndaConfig.thesis(5, 0.1, "streaming"),
     ):
         target.stream(config, 0)
-    target.stream(OndaConfig(5), 1)
+    target.stream(OndaConfig.thesis(5), 1)
     assert len(list(target.folder.rglob("*order*.json"))) == 5
 
 
