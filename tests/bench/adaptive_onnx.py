@@ -55,8 +55,8 @@ def turns() -> dict[str, Callable[[], None]]:
     images = [torch.randn(1, 3, SIZE, SIZE, generator=generator) for _ in range(FRAMES)]
     plain = network()
     session = make_session(trace_onnx(plain, images[0]).content, threads=THREADS)
-    config = OndaConfig(estimator="streaming", layers="all")
-    late = OndaConfig(estimator="streaming", layers="last:16")
+    config = OndaConfig.thesis(estimator="streaming", layers="all")
+    late = OndaConfig.thesis(estimator="streaming", layers="last:16")
     fast = network().to(memory_format=torch.channels_last)
     contestants: dict[str, Callable] = {
         FOLDED: lambda image: session.run(None, {INPUT_NAME: image.numpy()}),
@@ -93,7 +93,7 @@ def accuracy(run: Callable, loaded: LoadedModel) -> float:
 
 
 def accuracies() -> dict[str, float]:
-    config = OndaConfig(estimator="streaming", layers="all")
+    config = OndaConfig.thesis(estimator="streaming", layers="all")
     size, found = load_model(MODEL).metadata.preprocessing.size, {}
     for name, made_by in {
         ON_TORCH: None, EVERY: engine(size, 1), USUAL: engine(size),

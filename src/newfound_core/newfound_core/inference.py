@@ -8,7 +8,7 @@
 ONDA moves the statistics of `torch`, and of `onnx` on a CPU:
 
     inference = build_inference(load_model(folder), InferenceConfig(backend="onnx", adapt=True))
-    inference.serve(onda := inference.build_onda(OndaConfig(estimator="streaming")))
+    inference.serve(onda := inference.build_onda(OndaConfig()))
 """
 
 import re

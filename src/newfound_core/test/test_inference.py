@@ -150,7 +150,7 @@ def test_onda_serves_through_onnx_and_moves_its_statistics(load, image, expected
     loaded = load()
     before = expected(loaded)
     inference = build_inference(loaded, InferenceConfig("onnx", threads=1, adapt=True))
-    onda = inference.build_onda(OndaConfig(2, 0.5, "streaming"))
+    onda = inference.build_onda(OndaConfig.thesis(2, 0.5, "streaming"))
     inference.serve(onda)
     assert_same(inference([image]), before)
     for picture in (255 - image, image) * LEARN_EVERY:

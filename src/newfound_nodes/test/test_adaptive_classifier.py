@@ -78,7 +78,7 @@ def test_an_image_gets_what_the_model_says_of_it(running, picture):
 
 def test_onnx_adapts_as_torch_does(running):
     node, camera, _ = running(
-        backend="onnx", estimator="streaming", positions_per_frame=4096, threads=1
+        backend="onnx", estimator="streaming", balanced=False, positions_per_frame=4096, threads=1
     )
     before = load_model(node.param("checkpoint")).model.state_dict()
     for number in range(1, 2 * LEARN_EVERY + 2):

@@ -38,7 +38,8 @@ from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.storage import write_bytes
 
 FORMAT = "newfound light shift 1"
-MEAN_BASED = frozenset({"ncm", "nno", "deepnno", "bdoc", "ridge_lda"})  # heads that decide by means
+# Heads that decide by means.
+MEAN_BASED = frozenset({"ncm", "nno", "deepnno", "bdoc", "ridge_lda"})
 _REPEATS = 3  # of recognition and estimate; with more the result is the same
 _SAME_VIEW = 0.995  # cosine of two views of an object from which the second tells nothing new
 

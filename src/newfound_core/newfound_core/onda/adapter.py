@@ -49,6 +49,7 @@ from newfound_core.onda.safeguards import (
     Observation,
     RedundancyFilter,
     Settling,
+    appearance,
 )
 from newfound_core.onda.statistics import (
     Drift,
@@ -267,6 +268,7 @@ class Onda:
             if self.config.balanced:
                 logits = self._logits(output)[part]
                 observation.label, observation.uncertainty = label_and_entropy(logits[0])
+                observation.appearance = appearance(images[part][0])
                 if isinstance(self._memory, LatestFrames):
                     self._memory = BalancedMemory(self.config.memory_size, logits.shape[1])
             self._memory.add(observation, self.config.frames_per_update)

@@ -24,6 +24,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -40,6 +41,15 @@ class Observation:
     label: int = 0
     uncertainty: float = 0.0  # entropy of the prediction, 0 to 1
     age: int = 0  # frames that counted since
+    appearance: Tensor | None = None  # mean and deviation of each channel, [2 C]
+
+
+def appearance(image: Tensor) -> Tensor | None:
+    """Mean and deviation of each channel of an image [C, H, W]; None if it is no image."""
+    if image.dim() != 3:
+        return None
+    deviation, mean = torch.var_mean(image.float(), (1, 2))
+    return torch.cat([mean, deviation.clamp_min(0).sqrt()]).cpu()
 
 
 class LatestFrames:
@@ -65,15 +75,24 @@ class LatestFrames:
         self._frames.clear()
 
 
+NEW_LIGHT_FRAMES = 5  # that must agree
+OLDER_FRAMES = 10  # that tell how frames differ in one light
+NEW_LIGHT = 3.0  # deviations of single frames; a mean over five varies by less than half a one
+SMALLEST_DEVIATION = 0.05  # of normalised pixels: a camera that stands still has none
+
+
 class BalancedMemory:
     """Memory with an equal share for every predicted class; the old and the uncertain go first.
 
-    The memory of RoTTA: a robot that stares at one object fills that object's share only.
+    The memory of RoTTA: a robot that stares at one object fills that object's share only. It is
+    emptied when the light changes at once: frames of the old light would stay for every class that
+    is no longer predicted in the new one.
     """
 
     def __init__(self, size: int, classes: int, seed: int = 0) -> None:
         self._size, self._share = size, max(1, size // max(1, classes))
         self._kept: list[Observation] = []
+        self._latest: deque[Tensor] = deque(maxlen=NEW_LIGHT_FRAMES)
         self._random = random.Random(seed)
 
     def __len__(self) -> int:
@@ -87,6 +106,10 @@ class BalancedMemory:
         """Keep it if it has room or is better than what it would replace."""
         for kept in self._kept:
             kept.age += 1
+        if observation.appearance is not None:
+            self._latest.append(observation.appearance)
+            if self._light_changed():
+                self._kept = [kept for kept in self._kept if kept.age < len(self._latest)]
         counts = self.count()
         if counts[observation.label] >= self._share:
             rivals = {observation.label}
@@ -101,6 +124,17 @@ class BalancedMemory:
                 return
             self._kept = [kept for kept in self._kept if kept is not worst]
         self._kept.append(observation)
+
+    def _light_changed(self) -> bool:
+        """Whether the latest frames together lie outside of what the older ones look like."""
+        count = len(self._latest)
+        older = [k.appearance for k in self._kept if k.age >= count and k.appearance is not None]
+        if count < NEW_LIGHT_FRAMES or len(older) < OLDER_FRAMES:
+            return False
+        deviation, mean = torch.var_mean(torch.stack(older), 0)
+        apart = torch.stack(list(self._latest)).mean(0) - mean
+        unit = deviation.sqrt().clamp_min(SMALLEST_DEVIATION)
+        return bool((apart.abs() / unit).max() > NEW_LIGHT)
 
     def _badness(self, observation: Observation) -> float:
         return 1 / (1 + math.exp(-observation.age / self._size)) + observation.uncertainty
@@ -120,6 +154,7 @@ class BalancedMemory:
     def clear(self) -> None:
         """Forget all."""
         self._kept.clear()
+        self._latest.clear()
 
 
 THUMBNAIL = 8  # pixels a side

@@ -7,10 +7,11 @@ arXiv:2107.03315). While the source is as confident as on its own held-out image
 statistics serve; others could only do harm.
 
 Lost: where the source is certain it is mostly right, also in another domain, and a network that
-adapted well agrees with it; one that collapsed does not. Neither the drift of the statistics
-nor the entropy of the predictions tells: collapsed networks can be more certain than good ones.
-That all predictions are of one class tells nothing either: a robot may look at one thing for
-long. After such an alarm adaptation rests, longer each time, and is tried again.
+adapted well agrees with it; one that collapsed does not, and names fewer classes than the source.
+Neither the drift of the statistics nor the entropy of the predictions tells: collapsed networks
+can be more certain than good ones. That all predictions are of one class tells nothing either: a
+robot may look at one thing for long. After such an alarm adaptation rests, longer each time, and
+is tried again.
 
 At rest the source serves, and watching costs nothing. While the network adapts,
 a few frames of every update run through the source too.
@@ -19,7 +20,7 @@ a few frames of every update run through the source too.
 import copy
 import math
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,7 @@ RECENT = 30  # images by which agreement is judged, and at least so many for the
 WINDOW = 100  # images by which the need is judged: some classes are harder than others
 CERTAIN_ENOUGH = 12  # images that the source is certain of, for an alarm
 CERTAIN = 0.9  # probability of the source's class
+LESS_DIVERSE = 0.8  # times the source's entropy
 LONGEST_HOLD = 16  # times `alarm_hold`
 
 
@@ -163,7 +165,7 @@ class Watch:
         a network that is right may agree with it.
         """
         agreement, count = self.agreement(), len(self._certain())
-        if not config.alarm or math.isnan(agreement):
+        if not config.alarm or math.isnan(agreement) or not self._less_diverse():
             return None
         drop = self.confidence_drop()
         limit = config.alarm_agreement - (0.0 if math.isnan(drop) else max(0.0, drop))
@@ -182,6 +184,16 @@ class Watch:
         alike = [a.label == a.adapted for a in self._certain()]
         return sum(alike) / len(alike) if len(alike) >= CERTAIN_ENOUGH else math.nan
 
+    def _less_diverse(self) -> bool:
+        """Whether the adapted network names fewer classes than the source, by entropy.
+
+        A network that collapses does. In a light in which the source is certain and wrong it is
+        the source that names few.
+        """
+        recent = list(self._answers)[-RECENT:]
+        adapted, source = ([a.adapted for a in recent], [a.label for a in recent])
+        return _entropy(adapted) <= LESS_DIVERSE * _entropy(source)
+
     def _certain(self) -> list[Answer]:
         return [answer for answer in list(self._answers)[-RECENT:] if answer.certain]
 
@@ -190,3 +202,9 @@ class Watch:
         if self._usual is None or not self._answers:
             return math.nan
         return self._usual - sum(a.confidence for a in self._answers) / len(self._answers)
+
+
+def _entropy(labels: Sequence[int]) -> float:
+    """Of how often each label occurs, in nats."""
+    shares = [count / len(labels) for count in Counter(labels).values()]
+    return -sum(share * math.log(share) for share in shares)

@@ -81,10 +81,11 @@ def adapter(network, config, *, onnx, positions=ALL, learn_every=1):
     "options",
     [{"estimator": "streaming"}, {"estimator": "batch"},
      {"estimator": "streaming", "layers": "last:2"},
-     {"estimator": "streaming", "anchor": True, "balanced": True}],
+     {"estimator": "batch", "anchor": True, "balanced": True}],
 )  # fmt: skip
 def test_predictions_and_statistics_are_those_of_pytorch(network, options):
-    config = OndaConfig(frames_per_update=4, momentum=0.4, positions_per_frame=ALL, **options)
+    fixed = {"frames_per_update": 4, "momentum": 0.4, "positions_per_frame": ALL}
+    config = OndaConfig.thesis(**fixed, **options)
     on_onnx, on_torch = (adapter(network, config, onnx=onnx) for onnx in (True, False))
     for frame in frames(14):
         found, expected = on_onnx.predict(frame), on_torch.predict(frame)
@@ -144,7 +145,7 @@ def test_the_grids_of_the_phases_lie_at_different_places():
 
 
 def test_only_some_frames_are_looked_at_and_all_are_predicted(network):
-    config = OndaConfig(frames_per_update=2, momentum=0.5, estimator="streaming")
+    config = OndaConfig.thesis(frames_per_update=2, momentum=0.5, estimator="streaming")
     onda = adapter(network, config, onnx=True, learn_every=3)
     for frame in frames(12):
         assert onda.predict(frame).shape == (3,)
@@ -154,7 +155,7 @@ def test_only_some_frames_are_looked_at_and_all_are_predicted(network):
 
 
 def test_frozen_and_reset_reach_the_sessions(network):
-    config = OndaConfig(frames_per_update=2, momentum=0.9, estimator="streaming")
+    config = OndaConfig.thesis(frames_per_update=2, momentum=0.9, estimator="streaming")
     onda, [frame] = adapter(network, config, onnx=True), frames(1, seed=5)
     with torch.no_grad():
         before = network(frame)[0]

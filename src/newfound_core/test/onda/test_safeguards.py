@@ -18,6 +18,7 @@ from newfound_core.onda.safeguards import (
     Observation,
     RedundancyFilter,
     Settling,
+    appearance,
     difference,
 )
 from newfound_core.onda.statistics import Statistics
@@ -77,6 +78,31 @@ def test_the_memory_never_exceeds_its_size(stream, size):
     drawn = memory.draw(10)
     assert len(drawn) == min(10, len(memory))
     assert len({id(o) for o in drawn}) == len(drawn)
+
+
+def frames_in_a_light(brightness, labels, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    for label in labels:
+        image = brightness + 0.3 * torch.randn(3, 8, 8, generator=generator)
+        image += 0.3 * torch.randn(3, 1, 1, generator=generator)  # what it shows
+        yield Observation(brightness, label, appearance=appearance(image))
+
+
+def test_a_new_light_empties_the_memory_and_a_new_thing_does_not():
+    memory = BalancedMemory(size=30, classes=3)
+    for observation in frames_in_a_light(1.0, [0, 1, 2] * 12):
+        memory.add(observation, 5)
+    for observation in frames_in_a_light(1.2, [0] * 10, seed=1):
+        memory.add(observation, 5)
+    assert memory.count()[1] == memory.count()[2] == 10
+    for observation in frames_in_a_light(-1.5, [0] * 10, seed=2):
+        memory.add(observation, 5)
+    assert set(memory.count()) == {0}
+    assert {o.sample for o in memory.draw(30)} == {-1.5}
+
+
+def test_what_is_no_image_has_no_appearance():
+    assert appearance(torch.zeros(7)) is None
 
 
 def test_sensor_noise_is_redundant_and_a_new_view_is_not():

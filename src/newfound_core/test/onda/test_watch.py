@@ -26,6 +26,12 @@ def answers(count, agree=True, confidence=0.99):
     return [Answer(label=1, confidence=confidence, adapted=1 if agree else 0)] * count
 
 
+def collapsing(wrong):
+    """Two classes, so many of the second called the first."""
+    names = [(1, 1)] * 15 + [(2, 1)] * wrong + [(2, 2)] * (15 - wrong)
+    return [Answer(label, 0.99, adapted) for label, adapted in names]
+
+
 def certain(probability, classes=3):
     """Logits of one frame with this probability of the first class."""
     rest = (1 - probability) / (classes - 1)
@@ -52,8 +58,16 @@ def test_one_class_for_long_is_no_alarm_as_long_as_the_source_agrees(network):
 
 def test_agreement_must_be_below_the_limit_by_a_standard_error(network):
     # limit 0.75: sqrt(0.75 * 0.25 / 30) = 0.079, so 21 of 30 (0.70) pass and 20 (0.667) do not
-    assert watch_of(network).judge(answers(21) + answers(9, agree=False), CONFIG) is None
-    assert watch_of(network).judge(answers(20) + answers(10, agree=False), CONFIG) is not None
+    assert watch_of(network).judge(collapsing(9), CONFIG) is None
+    assert watch_of(network).judge(collapsing(10), CONFIG) is not None
+
+
+def test_a_network_that_names_as_many_classes_as_the_source_did_not_collapse(network):
+    """In another light the source may be certain and wrong."""
+    moved = [Answer(label=n % 3, confidence=0.99, adapted=(n + 1) % 3) for n in range(30)]
+    assert watch_of(network).judge(moved, CONFIG) is None
+    fewer = [Answer(label=n % 3, confidence=0.99, adapted=0) for n in range(30)]
+    assert watch_of(network).judge(fewer, CONFIG) is not None
 
 
 def test_without_the_alarm_a_contradicted_source_stays_silent(network):
