@@ -147,25 +147,31 @@ class RidgeLda(ClassMeanHead):
         super().refit([(features[:, 0], labels)], features_changed=features_changed)
         rows = features.flatten(1).isfinite().all(1)
         features, labels = features[rows], labels[rows]
-        for index in labels.unique().tolist():
-            before = 0 if features_changed else int(count[index])
-            views = self.project(features[labels == index])
-            self._add_rows(index, views, before, means[index])
+        present = labels.unique()
+        rows_of = {
+            index: self._rows(
+                index,
+                self.project(features[labels == index]),
+                0 if features_changed else int(count[index]),
+                means[index],
+            )
+            for index in present.tolist()
+        }
+        self._subtract(torch.isin(self.owner, present))
+        added = torch.cat([self.deviations[:0], *rows_of.values()])
+        owners = [self.owner.new_full((len(own),), index) for index, own in rows_of.items()]
+        self.deviations = torch.cat([self.deviations, added])
+        self.owner = torch.cat([self.owner, *owners])
+        self.scatter = self.scatter + added.double().T @ added.double()
 
-    def _add_rows(self, index: int, views: Tensor, before: int, mean: Tensor) -> None:
-        """Add the scatter of views [n, V, R] of a class that had `before` views around `mean`."""
-        mine = self.owner == index
-        kept = self.deviations[mine].double()
-        new = class_rows(views)
-        number = len(views)
+    def _rows(self, index: int, views: Tensor, before: int, mean: Tensor) -> Tensor:
+        """Rows of a class with further views [n, V, R], which had `before` around `mean`."""
+        rows, number = class_rows(views), len(views)
         if before:
             apart = math.sqrt(before * number / (before + number)) * (mean - views[:, 0].mean(0))
-            new = torch.cat([kept, new, apart[None]])
-        new = shortened(new, self.config.rows_per_class).to(self.deviations.dtype)
-        self._subtract(mine)
-        self.deviations = torch.cat([self.deviations, new])
-        self.owner = torch.cat([self.owner, self.owner.new_full((len(new),), index)])
-        self.scatter = self.scatter + new.double().T @ new.double()
+            kept = self.deviations[self.owner == index].double()
+            rows = torch.cat([kept, rows, apart[None]])
+        return shortened(rows, self.config.rows_per_class).to(self.deviations.dtype)
 
     def fit_thresholds(self, features: Tensor, labels: Tensor) -> None:
         """Calibrate, if these samples tell more than what the calibration is from."""
