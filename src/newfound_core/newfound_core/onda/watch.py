@@ -7,7 +7,8 @@ arXiv:2107.03315). While the source is as confident as on its own held-out image
 statistics serve; others could only do harm.
 
 Lost: where the source is certain it is mostly right, also in another domain, and a network that
-adapted well agrees with it; one that collapsed does not, and names fewer classes than the source.
+adapted well agrees with it; one that collapsed does not. Where the source is less confident than
+usual, it may be the one that is wrong: then the adapted network must name fewer classes besides.
 Neither the drift of the statistics nor the entropy of the predictions tells: collapsed networks
 can be more certain than good ones. That all predictions are of one class tells nothing either: a
 robot may look at one thing for long. After such an alarm adaptation rests, longer each time, and
@@ -37,6 +38,7 @@ WINDOW = 100  # images by which the need is judged: some classes are harder than
 CERTAIN_ENOUGH = 12  # images that the source is certain of, for an alarm
 CERTAIN = 0.9  # probability of the source's class
 LESS_DIVERSE = 0.8  # times the source's entropy
+TRUSTED = 0.05  # confidence that a source may lack and still be right about what it is certain of
 LONGEST_HOLD = 16  # times `alarm_hold`
 
 
@@ -165,9 +167,10 @@ class Watch:
         a network that is right may agree with it.
         """
         agreement, count = self.agreement(), len(self._certain())
-        if not config.alarm or math.isnan(agreement) or not self._less_diverse():
-            return None
         drop = self.confidence_drop()
+        judged = self._less_diverse() or drop < TRUSTED  # NaN, where it is not known, is not
+        if not config.alarm or math.isnan(agreement) or not judged:
+            return None
         limit = config.alarm_agreement - (0.0 if math.isnan(drop) else max(0.0, drop))
         limit = max(limit, 1e-6)
         if agreement >= limit - math.sqrt(limit * (1 - limit) / count):

@@ -66,6 +66,10 @@ def test_a_network_that_names_as_many_classes_as_the_source_did_not_collapse(net
     """In another light the source may be certain and wrong."""
     moved = [Answer(label=n % 3, confidence=0.99, adapted=(n + 1) % 3) for n in range(30)]
     assert watch_of(network).judge(moved, CONFIG) is None
+    confident = watch_of(network, confidence=0.99)
+    confident.resting = False
+    assert confident.judge(moved, CONFIG) is not None  # nothing speaks against this source
+    del network.source_confidence
     fewer = [Answer(label=n % 3, confidence=0.99, adapted=0) for n in range(30)]
     assert watch_of(network).judge(fewer, CONFIG) is not None
 
