@@ -72,6 +72,29 @@ def clutter(seed: int, width: int = 640, height: int = 480) -> ClutteredScene:
     )
 
 
+def table_top(
+    solids: list[Solid], distance: float, pitch: float, focal: float, size: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Depth without noise, labels, rotation and position of a camera that looks at the origin.
+
+    It is `distance` metres away and looks down by `pitch` degrees; rotation's columns are the
+    axes of the camera in the world, whose z = 0 is an endless table.
+    """
+    c, s = np.cos(np.radians(pitch)), np.sin(np.radians(pitch))
+    rotation = np.array([[1, 0, 0], [0, -s, c], [0, -c, -s]])
+    position = np.array([0, -c, s]) * distance
+    rays = _rays(*size, focal, rotation)
+    depth = np.full(rays.shape[:2], FAR, np.float32)
+    labels = np.zeros(depth.shape, np.int32)
+    with np.errstate(divide="ignore"):
+        hits = [(0, -position[2] / rays[..., 2])]
+    hits += [(n, t) for n, solid in enumerate(solids, 1) for t, _ in _hits(solid, rays, position)]
+    for number, t in hits:
+        nearer = (t > 0.05) & (t < depth)
+        depth[nearer], labels[nearer] = t[nearer], number
+    return np.where(depth < FAR, depth, 0), labels, rotation, position
+
+
 def _solid(rng: np.random.Generator, scale: float = 1.0) -> Solid:
     kind = rng.choice(["box", "box", "cylinder", "ball", "bowl"])
     if kind == "box":

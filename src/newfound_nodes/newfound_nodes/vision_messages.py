@@ -11,12 +11,15 @@ try:
         Classification,
         Detection2D,
         Detection2DArray,
+        Detection3D,
+        Detection3DArray,
         ObjectHypothesis,
         ObjectHypothesisWithPose,
     )
 except ImportError:
     Classification = ObjectHypothesis = None
     Detection2D = Detection2DArray = ObjectHypothesisWithPose = None
+    Detection3D = Detection3DArray = None
 
 AVAILABLE = Classification is not None
 
@@ -46,10 +49,35 @@ def _detection(header: Any, found: Any, unknown_class_id: str) -> Any:
     made.bbox.center.position.x = found.region.x_offset + found.region.width / 2
     made.bbox.center.position.y = found.region.y_offset + found.region.height / 2
     made.bbox.size_x, made.bbox.size_y = float(found.region.width), float(found.region.height)
-    class_id = found.label or unknown_class_id
-    if class_id:
-        # The score of an unknown object is that of being an object at all.
-        score = found.score if found.label else found.objectness
-        hypothesis = ObjectHypothesis(class_id=class_id, score=float(score))
-        made.results = [ObjectHypothesisWithPose(hypothesis=hypothesis)]
+    made.results = _hypotheses(found, unknown_class_id)
     return made
+
+
+def _hypotheses(found: Any, unknown_class_id: str) -> list[Any]:
+    class_id = found.label or unknown_class_id
+    if not class_id:
+        return []
+    # The score of an unknown object is that of being an object at all.
+    score = found.score if found.label else found.objectness
+    hypothesis = ObjectHypothesis(class_id=class_id, score=float(score))
+    return [ObjectHypothesisWithPose(hypothesis=hypothesis)]
+
+
+def detections_3d(message: Any, header: Any, poses: Sequence[Any], unknown_class_id: str) -> Any:
+    """A vision_msgs/Detection3DArray of the detections with a position.
+
+    `header` and `poses` say where they are. The covariance of a pose has the square of
+    `position_error`, a third for each axis.
+    """
+    found = [each for each in message.detections if each.has_position]
+    made = []
+    for each, pose in zip(found, poses, strict=True):
+        one = Detection3D(header=header, id=str(each.track_id))
+        one.bbox.center, one.bbox.size = pose, each.size
+        one.results = _hypotheses(each, unknown_class_id)
+        for result in one.results:
+            result.pose.pose = pose
+            for axis in range(3):
+                result.pose.covariance[7 * axis] = each.position_error**2 / 3
+        made.append(one)
+    return Detection3DArray(header=header, detections=made)

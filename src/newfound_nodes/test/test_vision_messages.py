@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from geometry_msgs.msg import Point, Pose, PoseWithCovariance, Vector3
 from sensor_msgs.msg import RegionOfInterest
 from std_msgs.msg import Header
 
@@ -37,6 +38,7 @@ class Posed:
     """vision_msgs/ObjectHypothesisWithPose."""
 
     hypothesis: Any = None
+    pose: Any = field(default_factory=PoseWithCovariance)
 
 
 @dataclass
@@ -59,12 +61,24 @@ class Findings:
     detections: list[Found] = field(default_factory=list)
 
 
+@dataclass
+class Found3D:
+    """vision_msgs/Detection3D."""
+
+    header: Any = None
+    id: str = ""
+    bbox: Any = field(default_factory=lambda: SimpleNamespace(center=Pose(), size=Vector3()))
+    results: list[Posed] = field(default_factory=list)
+
+
 STAND_INS = {
     "Classification": Stand,
     "ObjectHypothesis": Hypothesis,
     "ObjectHypothesisWithPose": Posed,
     "Detection2D": Found,
     "Detection2DArray": Findings,
+    "Detection3D": Found3D,
+    "Detection3DArray": Findings,
 }
 
 
@@ -100,6 +114,23 @@ def test_ids_are_track_ids_and_an_unknown_object_has_a_hypothesis_of_its_own(vis
     assert (result.hypothesis.class_id, result.hypothesis.score) == ("unknown", 0.75)
     assert other.id == "8"
     assert list(vision.detections(message, "").detections[1].results) == []
+
+
+def test_only_detections_with_a_position_are_in_the_3d_message(vision):
+    size = Vector3(x=0.1, y=0.05, z=0.2)
+    mug = OpenWorldDetection(label="mug", score=0.5, has_position=True, size=size, track_id=3)
+    mug.position_error = 0.03
+    flat = OpenWorldDetection(label="sheet", score=0.9)
+    message = OpenWorldDetections(header=Header(frame_id="camera"), detections=[flat, mug])
+    pose = Pose(position=Point(x=1.0, y=2.0, z=3.0))
+    made = vision.detections_3d(message, Header(frame_id="map"), [pose], "unknown")
+    assert made.header.frame_id == "map"
+    [found] = made.detections
+    assert (found.bbox.center, found.bbox.size, found.id) == (pose, size, "3")
+    [result] = found.results
+    assert (result.hypothesis.class_id, result.pose.pose) == ("mug", pose)
+    diagonal = [result.pose.covariance[7 * axis] for axis in range(6)]
+    assert diagonal == pytest.approx([3e-4, 3e-4, 3e-4, 0, 0, 0])
 
 
 def test_the_topic_exists_where_the_package_does(ros, checkpoint, stream):

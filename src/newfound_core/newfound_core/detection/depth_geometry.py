@@ -20,6 +20,7 @@ from newfound_core.detection.proposals import CameraView
 WIDTH = 320  # pixels that depth is reduced to, at least
 _FLATTEST = 1e-3  # of w, relative: below any sensor
 _OUTLIER = 0.03  # of w, relative: pixels of one block that belong to different surfaces
+_NOISE_ROWS = 8  # every eighth row tells the noise
 _REACH = 2  # pixels over which slopes are measured
 
 
@@ -66,7 +67,7 @@ def measure_surfaces(depth: np.ndarray, camera: CameraView) -> Surfaces:
     height, width = depth.shape
     stride = max(1, width // WIDTH)
     inverse = inverse_depth(depth)
-    noise = _noise(inverse)
+    noise = _noise(inverse[::_NOISE_ROWS])
     reduced = _fill(_reduce(inverse, stride, noise), noise)
     w, noise = _smooth(reduced, noise / min(stride, 2))
     columns = (np.arange(w.shape[1], dtype=np.float32) + 0.5) * stride / width
@@ -84,13 +85,17 @@ def inverse_depth(depth: np.ndarray) -> np.ndarray:
     return np.divide(1, depth, out=inverse, where=depth > 0, casting="same_kind")
 
 
-def _noise(inverse: np.ndarray) -> float:
-    """Standard deviation of single pixels, from second differences of every eighth row.
+def pixel_noise(depth: np.ndarray) -> float:
+    """Standard deviation of the inverse depth (1/m) of single pixels."""
+    return _noise(inverse_depth(depth[::_NOISE_ROWS]))
+
+
+def _noise(rows: np.ndarray) -> float:
+    """Standard deviation of single pixels, from second differences along some rows.
 
     On a plane these are noise alone. Quantised depth makes most of them 0: the 80th percentile
     sees the steps, and leaves out the borders of objects.
     """
-    rows = inverse[::8]
     left, here, right = rows[:, :-2], rows[:, 1:-1], rows[:, 2:]
     second = np.abs(left - 2 * here + right)[(left > 0) & (here > 0) & (right > 0)]
     if not second.size:

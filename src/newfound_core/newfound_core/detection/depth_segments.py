@@ -22,7 +22,7 @@ import cv2
 import numpy as np
 
 from newfound_core.detection.depth_geometry import Surfaces, measure_surfaces, opening
-from newfound_core.detection.proposals import CameraView, Proposals
+from newfound_core.detection.proposals import CameraView, Proposals, SegmentedDepth, Segments
 from newfound_core.detection.segment_joining import (
     Parts,
     describe_parts,
@@ -63,6 +63,7 @@ class Segmentation:
 
     parts: Parts
     support: Support
+    inverse: np.ndarray  # of the whole reduced image
     top: int  # of the window
     left: int
     shape: tuple[int, ...]  # of the reduced image
@@ -106,11 +107,13 @@ class DepthSegments:
         small = cv2.resize(
             np.ascontiguousarray(rgb), above.shape[::-1], interpolation=cv2.INTER_AREA
         )
+        inverse = surfaces.inverse
         surfaces, near = surfaces.crop(*window), support.crop(*window)
         cuts = _steps(surfaces, self.config.max_step) | _concave(surfaces, concavity)
         lab = cv2.cvtColor(small[window], cv2.COLOR_RGB2LAB)
         parts = describe_parts(_parts(above[window], cuts), surfaces, near.height, lab)
-        return Segmentation(parts, near, window[0].start, window[1].start, above.shape)
+        top, left = window[0].start, window[1].start
+        return Segmentation(parts, near, inverse, top, left, above.shape)
 
     def _standing(self, support: Support) -> np.ndarray:
         """Pixels above the support without speckles and what is not over it."""
@@ -136,6 +139,11 @@ class DepthSegments:
             (boxes[order] * scale).astype(np.float32),
             objectness[order].astype(np.float32),
             tuple("depth" for _ in order),
+            SegmentedDepth(
+                found.support.planes,
+                found.inverse,
+                Segments(labels, found.top, found.left, boxes * scale, np.unique(labels)[1:]),
+            ),
         )
 
 

@@ -9,6 +9,7 @@ import torch
 from newfound_core.detection.boxes import distinct
 from newfound_core.detection.crops import crops_of
 from newfound_core.detection.embedding import Embedder, PlainEmbedder
+from newfound_core.detection.positions import ObjectLocator, ObjectPosition
 from newfound_core.detection.proposals import Proposals, Proposer, Source
 from newfound_core.knowledge.contents import Knowledge
 
@@ -28,6 +29,7 @@ class Detection:
     crop: np.ndarray  # uint8 [h, w, 3], a view into the image: what the network saw
     proposed_by: Source = "colour"  # what its box was made of
     length: float = 1.0  # of the feature that the head judged, which is embedding * length
+    position: ObjectPosition | None = None  # where it is, if that was asked for and measured
 
     @property
     def known(self) -> bool:
@@ -51,6 +53,7 @@ class Detector:
     def __init__(self, proposer: Proposer, config: DetectorConfig | None = None) -> None:
         self.proposer = proposer
         self.config = config or DetectorConfig()
+        self.locator: ObjectLocator | None = None  # set it, and detections have positions
 
     def detect(
         self,
@@ -70,12 +73,19 @@ class Detector:
         embedder = embedder or PlainEmbedder(knowledge.loaded)
         with torch.inference_mode():
             decided = _decide(knowledge, embedder(crops))
+        facts = zip(found.boxes, found.objectness, found.sources, decided, crops, strict=True)
+        positions = self._positions(rgb, depth, found)
         return [
-            Detection(box, float(sure), *facts[:6], crop, source, facts[6])
-            for box, sure, source, facts, crop in zip(
-                found.boxes, found.objectness, found.sources, decided, crops, strict=True
-            )
+            Detection(box, float(sure), *told[:6], crop, source, told[6], position)
+            for (box, sure, source, told, crop), position in zip(facts, positions, strict=True)
         ]
+
+    def _positions(
+        self, rgb: np.ndarray, depth: np.ndarray | None, found: Proposals
+    ) -> list[ObjectPosition | None]:
+        if self.locator is None or depth is None:
+            return [None] * len(found)
+        return self.locator.locate(depth, found.boxes, rgb.shape, found.scene)
 
     def regions(self, rgb: np.ndarray, depth: np.ndarray | None) -> Proposals:
         """Where objects may be, most certain first."""

@@ -95,6 +95,7 @@ def fuse(
         np.concatenate([boxes, regions.boxes[alone]]),
         np.concatenate([objectness, regions.objectness[alone] * (1 - flat)]).astype(np.float32),
         (*sources, *(regions.sources[i] for i in alone)),
+        segments.scene,
     )
     return found.take(np.argsort(-found.objectness, kind="stable"))
 

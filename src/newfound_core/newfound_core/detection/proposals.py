@@ -3,11 +3,14 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
 from newfound_core.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from newfound_core.detection.support_surfaces import Plane
 
 Source = Literal["depth", "colour", "depth+colour", "image"]  # what a proposal was made of
 
@@ -36,12 +39,41 @@ class CameraView:
 
 
 @dataclass(frozen=True)
+class Segments:
+    """Numbered regions in a window of a reduced depth image."""
+
+    labels: np.ndarray  # int32 [h, w]; 0 is no object
+    top: int  # of the window, in the reduced image
+    left: int
+    boxes: np.ndarray  # float32 [N, 4], in pixels of the colour image
+    numbers: np.ndarray  # int [N]: in `labels`, of each box
+
+
+@dataclass(frozen=True)
+class SegmentedDepth:
+    """What a depth proposer has found in a frame besides boxes; for measuring positions."""
+
+    planes: list["Plane"]  # support surfaces, the best first
+    inverse: np.ndarray  # 1/m, float32 [H, W]: reduced inverse depth; 0 where there is none
+    segments: Segments | None
+
+    def label_at(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Numbers of the segments at all pairs of rows and columns of the reduced image."""
+        assert self.segments is not None
+        labels = np.pad(self.segments.labels, 1)
+        rows = np.clip(rows - self.segments.top + 1, 0, labels.shape[0] - 1)
+        columns = np.clip(columns - self.segments.left + 1, 0, labels.shape[1] - 1)
+        return labels[rows[:, None], columns]
+
+
+@dataclass(frozen=True)
 class Proposals:
     """Where objects may be."""
 
     boxes: np.ndarray  # float32 [N, 4]: left, top, right, bottom in pixels, inside the image
     objectness: np.ndarray  # float32 [N], 0 to 1: how sure it is that this is an object
     sources: tuple[Source, ...] = ()  # of each; colour if nothing is said
+    scene: SegmentedDepth | None = None  # of the frame, if depth was searched
 
     def __post_init__(self) -> None:
         if not self.sources:
@@ -61,7 +93,10 @@ class Proposals:
     def take(self, indices: np.ndarray) -> "Proposals":
         """Some of them, in this order."""
         return Proposals(
-            self.boxes[indices], self.objectness[indices], tuple(self.sources[i] for i in indices)
+            self.boxes[indices],
+            self.objectness[indices],
+            tuple(self.sources[i] for i in indices),
+            self.scene,
         )
 
     @classmethod

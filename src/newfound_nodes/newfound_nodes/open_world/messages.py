@@ -17,6 +17,7 @@ from newfound_core.detection.unknown_objects import UnknownObject
 from newfound_core.learning.job import JobStatus
 from newfound_msgs import msg
 from newfound_nodes.open_world.light import LightReport
+from newfound_nodes.open_world.positions import add_position
 from newfound_nodes.open_world.session import FrameResult, KnowledgeInUse
 
 _ORIGINS = {"shipped": msg.KnownClass.ORIGIN_SHIPPED, "learned": msg.KnownClass.ORIGIN_LEARNED}
@@ -36,7 +37,7 @@ def detections_message(header: Header, result: FrameResult) -> msg.OpenWorldDete
 
 def _detection(found: Detection, track: int, unknown_id: str) -> msg.OpenWorldDetection:
     kinds = msg.OpenWorldDetection
-    return msg.OpenWorldDetection(
+    message = msg.OpenWorldDetection(
         kind=kinds.KIND_KNOWN if found.known else kinds.KIND_UNKNOWN,
         region=region(found.box.tolist()),
         label=found.label,
@@ -49,6 +50,8 @@ def _detection(found: Detection, track: int, unknown_id: str) -> msg.OpenWorldDe
         track_id=track % 2**32,
         unknown_id="" if found.known else unknown_id,
     )
+    add_position(message, found.position)
+    return message
 
 
 def region(box: Sequence[float]) -> RegionOfInterest:

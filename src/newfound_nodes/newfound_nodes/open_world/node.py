@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`open_world_detector`: labels known objects, reports unknown ones, and learns them."""
 
-import math
-import time
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,10 +12,12 @@ from rclpy.qos import qos_profile_sensor_data
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import CameraInfo, Image
 from std_srvs.srv import Trigger
+from visualization_msgs.msg import MarkerArray
 
 from newfound_core.detection.depth_segments import DepthSegments
 from newfound_core.detection.detector import Detector
 from newfound_core.detection.fused_proposer import FusedProposer
+from newfound_core.detection.proposals import Proposer
 from newfound_core.detection.same_object import View
 from newfound_core.detection.unknown_objects import UnknownObject, UnknownState
 from newfound_core.errors import NewfoundError
@@ -44,14 +43,18 @@ from newfound_nodes.open_world.parameters import (
     make_proposer,
     session_config,
 )
+from newfound_nodes.open_world.positions import Positions, markers, placed
+from newfound_nodes.open_world.replay import LateSubscriberReplay
 from newfound_nodes.open_world.services import KnowledgeServices
 from newfound_nodes.open_world.session import KnowledgeInUse, OpenWorldSession
+from newfound_nodes.transforms import TargetFrame
 from newfound_runtime.images import Frame, rgb_message
 from newfound_runtime.managed_node import LATCHED, LoadError, Output, Status
 from newfound_runtime.perception_node import PerceptionNode, with_problems
 
 _VISION = "vision_detections"
-_FROM_FRAMES = ("detections", "debug_image", "unknowns")
+_VISION_3D = "detections_3d"
+_FROM_FRAMES = ("detections", "markers", "debug_image", "unknowns")
 _WITHOUT_DEPTH = (
     "Set depth_topic to depth images with the stamps of the colour images (depth_tolerance), or "
     "find objects without depth: proposer regions or whole_image"
@@ -65,6 +68,7 @@ class OpenWorldDetector(PerceptionNode):
     PARAMETERS = PARAMETERS
     OUTPUTS: ClassVar = {
         "detections": (msg.OpenWorldDetections, 10),
+        "markers": (MarkerArray, 2),
         "debug_image": (Image, 2),
         "unknowns": (msg.UnknownObject, 50),
         "knowledge": (msg.KnowledgeBase, LATCHED),
@@ -76,6 +80,8 @@ class OpenWorldDetector(PerceptionNode):
         self.session: OpenWorldSession | None = None
         self._depth: DepthInput | None = None
         self._camera_info: Subscription | None = None
+        self._positions: Positions | None = None
+        self._detector: Detector | None = None
         self._replay: LateSubscriberReplay | None = None  # of ~/unknowns
         super().__init__(name, **node_arguments)
         self._knowledge_services = KnowledgeServices(
@@ -91,6 +97,7 @@ class OpenWorldDetector(PerceptionNode):
         found = dict(super().outputs())
         if vision_messages.AVAILABLE:
             found[_VISION] = (vision_messages.Detection2DArray, f"~/{_VISION}", 10)
+            found[_VISION_3D] = (vision_messages.Detection3DArray, f"~/{_VISION_3D}", 10)
         return found
 
     # Lifecycle.
@@ -106,12 +113,15 @@ class OpenWorldDetector(PerceptionNode):
         except NewfoundError as error:
             raise LoadError(one_line(error)) from error
         self._log_start(self.session, versions)
-        if proposer.needs_depth:
+        self._detector = detector
+        if self.param("depth_topic"):
             self._depth = DepthInput(
                 self, self.param("depth_topic"), self.param("image_reliability")
             )
         topic = self.param("camera_info_topic")
-        if topic and isinstance(proposer, DepthSegments | FusedProposer):
+        frame, tolerance = self.param("target_frame"), self.param("transform_tolerance")
+        self._positions = Positions(topic, TargetFrame(self, frame, tolerance) if frame else None)
+        if topic:
             self._camera_info = self.create_subscription(
                 CameraInfo,
                 topic,
@@ -119,15 +129,18 @@ class OpenWorldDetector(PerceptionNode):
                 qos_profile_sensor_data,
             )
 
-    def _calibrate(self, proposer: DepthSegments | FusedProposer, message: CameraInfo) -> None:
-        view = calibrated(proposer.camera, message)
-        if view is not None:
-            proposer.camera = view
-        elif self.due("camera_info"):
-            self.get_logger().warning(
-                f"{self.param('camera_info_topic')} has no focal length: the camera is not "
-                "calibrated. That of a usual depth camera is used"
-            )
+    def _calibrate(self, proposer: Proposer, message: CameraInfo) -> None:
+        if not (message.k[0] > 0 and message.k[4] > 0 and message.width and message.height):
+            if self.due("camera_info"):
+                self.get_logger().warning(
+                    f"{self.param('camera_info_topic')} has no focal length: the camera is not "
+                    "calibrated. That of a usual depth camera is used, and there are no positions"
+                )
+            return
+        if isinstance(proposer, DepthSegments | FusedProposer):
+            proposer.camera = calibrated(proposer.camera, message) or proposer.camera
+        if self._positions is not None:
+            self._positions.calibrate(message)
 
     def _log_start(self, session: OpenWorldSession, versions: Collection[str]) -> None:
         """Log what is used; `versions` are the folders that existed before."""
@@ -164,6 +177,9 @@ class OpenWorldDetector(PerceptionNode):
             self.session.close()
         if self._camera_info is not None:
             self.destroy_subscription(self._camera_info)
+        if self._positions is not None:
+            self._positions.close()
+        self._positions = self._detector = None
         self.session = self._depth = self._replay = self._camera_info = None
 
     # Frames.
@@ -173,13 +189,23 @@ class OpenWorldDetector(PerceptionNode):
         return self._vision_wanted() or any(self.wanted(output) for output in _FROM_FRAMES)
 
     def _vision_wanted(self) -> bool:
-        return vision_messages.AVAILABLE and self.wanted(_VISION)
+        names = (_VISION, _VISION_3D) if vision_messages.AVAILABLE else ()
+        return any(self.wanted(name) for name in names)
+
+    def _positions_wanted(self) -> bool:
+        vision = vision_messages.AVAILABLE and self.wanted(_VISION_3D)
+        return self.param("positions") or vision or self.wanted("markers")
+
+    def _depth_wanted(self) -> bool:
+        detector = self._detector
+        needed = detector is not None and detector.proposer.needs_depth
+        return needed or self._positions_wanted()
 
     def subscribers_changed(self) -> None:
         """Subscribe to images and depth as they are needed."""
         super().subscribers_changed()
         if self._depth is not None:
-            self._depth.refresh(self.frames_wanted())
+            self._depth.refresh(self.frames_wanted() and self._depth_wanted())
         if self.session is not None:
             self.session.tick()
             self._publish_adaptation(self.session)
@@ -190,20 +216,48 @@ class OpenWorldDetector(PerceptionNode):
     def process(self, frame: Frame) -> None:
         """Detect, publish."""
         assert self.session is not None
+        assert self._positions is not None
         header, rgb, depth = frame.header, frame.rgb, self._depth_of(frame)
         stamp = header.stamp.sec * 10**9 + header.stamp.nanosec
         view = View(stamp, header.frame_id, rgb.shape[1], rgb.shape[0])
+        self._prepare_positions(depth)
         result = self.session.process(rgb, depth, view)
         message = detections_message(header, result)
+        self._positions.add_target(message)
         self.publish("detections", message)
-        if self._vision_wanted():
-            unknown = self.param("unknown_class_id")
-            self.publish(_VISION, vision_messages.detections(message, unknown))
+        self._publish_vision(message)
+        if self.wanted("markers"):
+            self.publish("markers", markers(message))
         if self.wanted("debug_image"):
             self.publish("debug_image", rgb_message(header, annotate(rgb, result)))
 
+    def _prepare_positions(self, depth: np.ndarray | None) -> None:
+        """Let the detector measure positions if they are wanted and can be measured."""
+        assert self._detector is not None
+        assert self._positions is not None
+        wanted = self._positions_wanted()
+        self._detector.locator = self._positions.locator(depth) if wanted else None
+        problems = self._position_problems()
+        if problems and self.due("positions"):
+            self.get_logger().warning("; ".join(problems))
+
+    def _position_problems(self) -> list[str]:
+        if self._positions is None or not self._positions_wanted():
+            return []
+        return self._positions.problems()
+
+    def _publish_vision(self, message: msg.OpenWorldDetections) -> None:
+        if not self._vision_wanted():
+            return
+        unknown = self.param("unknown_class_id")
+        if self.wanted(_VISION):
+            self.publish(_VISION, vision_messages.detections(message, unknown))
+        if self.wanted(_VISION_3D):
+            made = vision_messages.detections_3d(message, *placed(message), unknown)
+            self.publish(_VISION_3D, made)
+
     def _depth_of(self, frame: Frame) -> np.ndarray | None:
-        if self._depth is None:
+        if self._depth is None or not self._depth_wanted():
             return None
         tolerance, timeout = self.param("depth_tolerance"), self.param("depth_timeout")
         depth = self._depth.of(frame, tolerance, timeout)
@@ -274,9 +328,12 @@ class OpenWorldDetector(PerceptionNode):
     def health(self) -> Status:
         """The state of the stream, of depth, of jobs and of the knowledge base."""
         session = self.session
-        depth = self._depth.problems() if self._depth is not None else []
+        depth = []
+        if self._depth is not None and self._depth_wanted():
+            depth = self._depth.problems()
         problems = session.problems() if session is not None else []
-        level, text, values = with_problems(super().health(), depth + problems)
+        problems = depth + self._position_problems() + problems
+        level, text, values = with_problems(super().health(), problems)
         if session is not None and (errors := session.errors()):
             return DiagnosticStatus.ERROR, "; ".join(errors), values
         return level, text, values
@@ -311,37 +368,3 @@ def _adaptation(report: LightReport) -> Mapping[str, object]:
 
 def _counts(reasons: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {why}" for why, count in sorted(reasons.items())) or "none"
-
-
-class LateSubscriberReplay:
-    """Publishes waiting unknown objects again when a subscriber comes late.
-
-    A few at a time: all at once would not fit the queues on the way.
-    """
-
-    SETTLE = 0.5  # s; a subscriber that has found us can receive by then
-    BATCH = 10  # what a subscriber with the usual queue depth can hold
-    PAUSE = 0.5  # s between two batches
-
-    def __init__(self, announce: Callable[[str], None]) -> None:
-        self._announce = announce
-        self._subscribers, self._new_since, self._announced_at = 0, math.inf, -math.inf
-        self._ids: deque[str] = deque()  # still to be announced
-
-    def add(self, ids: Iterable[str]) -> None:
-        """Announce these, too."""
-        self._ids = deque(dict.fromkeys([*self._ids, *ids]))
-
-    def tick(self, subscribers: int, waiting: Callable[[], list[str]]) -> None:
-        """Call it regularly, with the number of subscribers and a way to ask for what waits."""
-        now = time.monotonic()
-        if subscribers > self._subscribers:
-            self._new_since = now
-        self._subscribers = subscribers
-        if now - self._new_since >= self.SETTLE:
-            self._new_since = math.inf
-            self.add(waiting())
-        if now - self._announced_at >= self.PAUSE:
-            self._announced_at = now
-            for _ in range(min(self.BATCH, len(self._ids))):
-                self._announce(self._ids.popleft())

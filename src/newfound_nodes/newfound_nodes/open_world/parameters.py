@@ -92,8 +92,8 @@ PARAMETERS = (
     Parameter(
         "camera_info_topic",
         "",
-        "sensor_msgs/CameraInfo of the depth image, for its focal length; empty: that of a usual "
-        "depth camera.",
+        "sensor_msgs/CameraInfo of the depth image; empty: a usual focal length is assumed, and "
+        "there are no positions.",
     ),
     Parameter(
         "camera_pitch",
@@ -124,6 +124,26 @@ PARAMETERS = (
     Parameter("max_overlap", 0.5, "IoU above which two boxes are one object.", 0.0, 1.0),
     Parameter(
         "crop_margin", 0.15, "Margin around a box, as a share of its longer side.", 0.0, 2.0
+    ),
+    # Positions.
+    Parameter(
+        "positions",
+        False,
+        "Measure where detections are; false: only while detections_3d or markers has a "
+        "subscriber.",
+        live=True,
+    ),
+    Parameter(
+        "target_frame",
+        "",
+        "Frame of tf2 that positions are also given in, such as map; empty: none.",
+    ),
+    Parameter(
+        "transform_tolerance",
+        0.1,
+        "Maximum age of its transform, compared with the image (s).",
+        0.0,
+        3600.0,
     ),
     # Unknown objects.
     Parameter(

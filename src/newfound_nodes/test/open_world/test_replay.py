@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from newfound_nodes.open_world import node
-from newfound_nodes.open_world.node import LateSubscriberReplay
+from newfound_nodes.open_world import replay as replay_module
+from newfound_nodes.open_world.replay import LateSubscriberReplay
 
 IDS = [f"u{number}" for number in range(100)]
 
@@ -11,7 +11,7 @@ IDS = [f"u{number}" for number in range(100)]
 def clock(monkeypatch):
     """A clock that is moved by hand."""
     now = [100.0]
-    monkeypatch.setattr(node.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(replay_module.time, "monotonic", lambda: now[0])
     return now
 
 

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""With a buffer that has the methods and exceptions of tf2_ros, which is not on PyPI."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from geometry_msgs.msg import Point, Pose, Quaternion, Transform, TransformStamped, Vector3
+from rclpy.duration import Duration
+from rclpy.time import Time
+from std_msgs.msg import Header
+
+from newfound_nodes import transforms
+from newfound_nodes.transforms import TargetFrame, quaternion, rotation_matrix, transformed
+
+
+class TransformException(Exception):  # noqa: N818
+    """tf2_ros.TransformException."""
+
+
+class LookupException(TransformException):
+    """tf2_ros.LookupException."""
+
+
+class ExtrapolationException(TransformException):
+    """tf2_ros.ExtrapolationException."""
+
+
+class Buffer:
+    """tf2_ros.Buffer that knows camera -> map at some seconds."""
+
+    def __init__(self, *seconds):
+        self.seconds, self.timeouts = list(seconds), []
+
+    def lookup_transform(self, target_frame, source_frame, time, timeout=Duration()):  # noqa: B008
+        self.timeouts.append(timeout.nanoseconds)
+        if (target_frame, source_frame) != ("map", "camera") or not self.seconds:
+            raise LookupException(f'"{source_frame}" passed to lookupTransform does not exist.')
+        wanted = time.nanoseconds * 1e-9 or self.seconds[-1]
+        if not self.seconds[0] <= wanted <= self.seconds[-1]:
+            raise ExtrapolationException("Lookup would require extrapolation into the future.")
+        found = TransformStamped(header=Header(stamp=Time(seconds=wanted).to_msg()))
+        found.transform.translation.x = wanted
+        found.transform.rotation.w = 1.0
+        return found
+
+
+@pytest.fixture(autouse=True)
+def tf2(monkeypatch):
+    module = SimpleNamespace(
+        TransformException=TransformException,
+        LookupException=LookupException,
+        ExtrapolationException=ExtrapolationException,
+    )
+    monkeypatch.setattr(transforms, "tf2_ros", module)
+
+
+def header(seconds, frame="camera"):
+    return Header(stamp=Time(seconds=seconds).to_msg(), frame_id=frame)
+
+
+def test_the_transform_is_that_of_the_time_of_the_image():
+    target = TargetFrame(None, "map", 0.1, Buffer(5, 9))
+    assert target.transform_from(header(7)).translation.x == pytest.approx(7)
+    assert target.problem == ""
+    assert target.transform_from(header(7, "map")) == Transform()
+
+
+def test_a_transform_that_is_a_little_older_than_the_image_is_used():
+    target = TargetFrame(None, "map", 0.1, Buffer(5, 9))
+    assert target.transform_from(header(9.05)).translation.x == pytest.approx(9)
+    assert target.problem == ""
+
+
+def test_an_old_transform_is_refused_with_its_age():
+    target = TargetFrame(None, "map", 0.1, Buffer(5, 9))
+    assert target.transform_from(header(10.5)) is None
+    assert "1.50 s older than the image" in target.problem
+    assert "transform_tolerance" in target.problem
+
+
+def test_a_missing_frame_is_named_and_waited_for_only_once():
+    buffer = Buffer()
+    target = TargetFrame(None, "map", 0.1, buffer)
+    for _ in range(3):
+        assert target.transform_from(header(7)) is None
+    assert "no transform from 'camera' to 'map'" in target.problem
+    assert "does not exist" in target.problem
+    assert [timeout > 0 for timeout in buffer.timeouts] == [True, False, False]
+    buffer.seconds = [5, 9]
+    assert target.transform_from(header(7)) is not None
+    assert target.problem == ""
+
+
+def test_images_without_a_frame_are_said_to_have_none():
+    target = TargetFrame(None, "map", 0.1, Buffer(5, 9))
+    assert target.transform_from(header(7, "")) is None
+    assert "no frame_id" in target.problem
+
+
+def test_without_tf2_the_camera_frame_is_all_there_is(monkeypatch):
+    monkeypatch.setattr(transforms, "tf2_ros", None)
+    target = TargetFrame(None, "map", 0.1)
+    assert target.transform_from(header(7)) is None
+    assert "tf2_ros is not installed" in target.problem
+    target.close()
+
+
+def test_quaternions_are_those_of_their_matrices():
+    rng = np.random.default_rng(0)
+    half_turns = [np.diag(d) for d in ([1, -1, -1], [-1, 1, -1], [-1, -1, 1], [1, 1, 1])]
+    turns = [np.linalg.qr(rng.normal(size=(3, 3)))[0] for _ in range(50)]
+    for matrix in half_turns + [turn * np.linalg.det(turn) for turn in turns]:
+        np.testing.assert_allclose(rotation_matrix(quaternion(matrix)), matrix, atol=1e-12)
+
+
+def test_a_pose_is_turned_and_moved():
+    quarter = Quaternion(z=np.sqrt(0.5), w=np.sqrt(0.5))  # about z
+    transform = Transform(translation=Vector3(x=1.0, z=2.0), rotation=quarter)
+    found = transformed(transform, Pose(position=Point(x=1.0, y=0.5), orientation=quarter))
+    place = (found.position.x, found.position.y, found.position.z)
+    assert place == pytest.approx((0.5, 1.0, 2.0))
+    np.testing.assert_allclose(
+        rotation_matrix(found.orientation), np.diag([-1, -1, 1]), atol=1e-12
+    )
