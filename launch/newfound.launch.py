@@ -34,8 +34,8 @@ from launch_ros.actions import Node
 CONFIG = get_package_share_path("newfound_bringup") / "config"
 IMAGE_NODES = ("adaptive_classifier", "place_categorizer", "open_world_detector")
 SUITE = (*IMAGE_NODES, "curator", "web_query")
-ALL = (*SUITE, "sim_camera")
-FOR_THE_ROBOT = ("web_query",)  # the others are there once for each camera
+ALL = (*SUITE, "object_memory", "sim_camera")
+FOR_THE_ROBOT = ("web_query", "object_memory")  # the others are there once for each camera
 # The simulated camera is a process of its own, as a driver is.
 PACKAGES = {"web_query": "newfound_web", "sim_camera": "newfound_sim"}  # else newfound_nodes
 
@@ -45,6 +45,7 @@ MAX_FAILED_STARTS = 5  # in a row, after which the launch gives up
 SIGTERM_TIMEOUT = "30"  # s after Ctrl-C: adapted statistics may have to be saved
 
 CLASSIFIER, PLACES, DETECTOR = ((kind,) for kind in IMAGE_NODES)
+DEPTH_NODES = (*DETECTOR, "object_memory")
 WEB, CAMERA = ("web_query",), ("sim_camera",)
 BOOLEAN = ("true", "false", "True", "False")
 # Arguments that set parameters: the nodes, the parameter, what it is.
@@ -62,7 +63,10 @@ SETTINGS = {
         "How objects are found: depth, fused, regions or whole_image",
     ),
     "proposer_checkpoint": (DETECTOR, "proposer_checkpoint", "Model for regions and fused"),
-    "depth_topic": (DETECTOR, "depth_topic", "Depth images, in the camera's namespace"),
+    "depth_topic": (DEPTH_NODES, "depth_topic", "Depth images, in the camera's namespace"),
+    "camera_info_topic": (DEPTH_NODES, "camera_info_topic", "Calibration of the depth images"),
+    "target_frame": (DETECTOR, "target_frame", "Frame of tf2 for positions, such as map"),
+    "object_database": (("object_memory",), "database", "SQLite file of the object memory"),
     "knowledge_base": (DETECTOR, "knowledge_base", "Folder of learned classes; one camera only"),
     "library_folder": (WEB, "library_folder", "Folder of labelled images"),
     "image_folder": ((*WEB, "curator"), "image_folder", "Where fetched images go"),
@@ -155,7 +159,7 @@ def _processes(context: LaunchContext) -> list:
     files = [
         *(CONFIG / f"{kind}.yaml" for kind in kinds),
         *([CONFIG / "simulation.yaml"] if simulated else []),
-        _write(_wiring(base), Path(made.name, "namespaces.yaml")),
+        _write(_wiring(base, _names(given["cameras"]), kinds), Path(made.name, "namespaces.yaml")),
         *([own[0]] if own else []),
         *([_write(values, Path(made.name, "arguments.yaml"))] if any(values.values()) else []),
     ]
@@ -181,10 +185,15 @@ def _check(kinds: list[str], given: dict[str, str]) -> None:
         )
 
 
-def _wiring(base: str) -> dict[str, dict]:
+def _wiring(base: str, cameras: list[str], kinds: list[str]) -> dict[str, dict]:
     """What the namespaces chosen here mean to the nodes in them."""
-    cameras = {f"/**/{kind}": {"image_topic": "image_raw"} for kind in IMAGE_NODES}
-    return {**cameras, "/**/curator": {"web_query": f"{base}/web_query"}}
+    wired = {f"/**/{kind}": {"image_topic": "image_raw"} for kind in IMAGE_NODES}
+    wired["/**/curator"] = {"web_query": f"{base}/web_query"}
+    if "object_memory" in kinds:
+        places = [f"{base}/{camera}" for camera in cameras]
+        wired["/**/object_memory"] = {"cameras": places, "image_topic": "image_raw"}
+        wired["/**/open_world_detector"] |= {"positions": True, "camera_info_topic": "camera_info"}
+    return wired
 
 
 def _composed(places: list, base: str, values: dict[str, dict]) -> list[tuple[str, str]]:

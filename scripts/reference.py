@@ -24,6 +24,7 @@ ORDER = (
     "adaptive_classifier",
     "place_categorizer",
     "open_world_detector",
+    "object_memory",
     "curator",
     "web_query",
     "sim_camera",

@@ -22,6 +22,7 @@ setup(
             "adaptive_classifier = newfound_runtime.executable:main",
             "container = newfound_runtime.executable:main",
             "curator = newfound_runtime.executable:main",
+            "object_memory = newfound_runtime.executable:main",
             "open_world_detector = newfound_runtime.executable:main",
             "place_categorizer = newfound_runtime.executable:main",
         ],
@@ -29,6 +30,7 @@ setup(
         "newfound.nodes": [
             "adaptive_classifier = newfound_nodes.adaptive_classifier:AdaptiveClassifier",
             "curator = newfound_nodes.curation.node:Curator",
+            "object_memory = newfound_nodes.object_memory.node:ObjectMemoryNode",
             "open_world_detector = newfound_nodes.open_world.node:OpenWorldDetector",
             "place_categorizer = newfound_nodes.place_categorizer:PlaceCategorizer",
         ],

@@ -62,6 +62,17 @@ class Calibration:
             seen = self._undistort(seen)
         return seen.astype(np.float32)
 
+    def project(self, points: np.ndarray, height: int, width: int) -> np.ndarray:
+        """Column and row of points [N, 3] before the camera, in pixels from the image's edge."""
+        x, y = self.distort(points[:, 0] / points[:, 2], points[:, 1] / points[:, 2])
+        return np.stack(
+            [
+                (x * self.focal_x + self.centre_x) * width,
+                (y * self.focal_y + self.centre_y) * height,
+            ],
+            1,
+        )
+
     def distort(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Where the lens shows the rays (x, y, 1), at unit distance, [2, ...]."""
         if not any(self.distortion):

@@ -223,7 +223,8 @@ class OpenWorldDetector(PerceptionNode):
         self._prepare_positions(depth)
         result = self.session.process(rgb, depth, view)
         message = detections_message(header, result)
-        self._positions.add_target(message)
+        if self._positions_wanted():
+            self._positions.add_target(message)
         self.publish("detections", message)
         self._publish_vision(message)
         if self.wanted("markers"):

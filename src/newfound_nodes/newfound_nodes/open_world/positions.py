@@ -60,8 +60,8 @@ class Positions:
             return self._locator
 
     def add_target(self, message: msg.OpenWorldDetections) -> None:
-        """Say how the camera stands in the target frame, if there is something to place in it."""
-        if self._target is None or not any(each.has_position for each in message.detections):
+        """Say how the camera stands in the target frame; also where it sees that nothing is."""
+        if self._target is None:
             return
         transform = self._target.transform_from(message.header)
         if transform is not None:
