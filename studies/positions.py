@@ -6,8 +6,8 @@
 DIR holds the Object Segmentation Database. Every ray-cast scene has three things (box, cylinder,
 ball) that do not hide each other; detections are those of the depth proposer that overlap a thing
 at IoU 0.5, positions those of the node. On OSD the reference is a box around the points of the
-label masks, on a plane fitted to the pixels labelled as table. Settings were chosen on other seeds
-and on OSD's scenes of even number; milliseconds are the median time on one core.
+label masks, on a plane fitted to the pixels labelled as table. Settings were chosen on other
+seeds; OSD's scenes of even number were looked at once. Milliseconds are the median on one core.
 """
 
 import argparse

@@ -238,13 +238,13 @@ class OpenWorldDetector(PerceptionNode):
         assert self._positions is not None
         wanted = self._positions_wanted()
         self._detector.locator = self._positions.locator(depth) if wanted else None
-        problems = self._position_problems()
-        if problems and self.due("positions"):
-            self.get_logger().warning("; ".join(problems))
+        for kind, problem in self._position_problems().items():
+            if self.due(kind):  # one must not hold back another
+                self.get_logger().warning(problem)
 
-    def _position_problems(self) -> list[str]:
+    def _position_problems(self) -> dict[str, str]:
         if self._positions is None or not self._positions_wanted():
-            return []
+            return {}
         return self._positions.problems()
 
     def _publish_vision(self, message: msg.OpenWorldDetections) -> None:
@@ -333,7 +333,7 @@ class OpenWorldDetector(PerceptionNode):
         if self._depth is not None and self._depth_wanted():
             depth = self._depth.problems()
         problems = session.problems() if session is not None else []
-        problems = depth + self._position_problems() + problems
+        problems = depth + list(self._position_problems().values()) + problems
         level, text, values = with_problems(super().health(), problems)
         if session is not None and (errors := session.errors()):
             return DiagnosticStatus.ERROR, "; ".join(errors), values

@@ -67,11 +67,12 @@ class Positions:
         if transform is not None:
             message.target_frame, message.to_target = self._target.frame, transform
 
-    def problems(self) -> list[str]:
+    def problems(self) -> dict[str, str]:
         """What is wrong with positions since the last frame."""
         target = self._target.problem if self._target is not None else ""
         with self._lock:
-            return [problem for problem in (self._problem, target) if problem]
+            found = {"positions": self._problem, "target frame": target}
+            return {kind: problem for kind, problem in found.items() if problem}
 
     def close(self) -> None:
         """Stop listening to transforms."""

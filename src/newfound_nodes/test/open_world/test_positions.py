@@ -143,7 +143,9 @@ def test_poses_are_in_the_target_frame_where_it_is_known(ros, parameters, monkey
     cube = shown[-1].markers[1]
     assert cube.header.frame_id == "map"
     assert cube.pose.position.x == pytest.approx(10, abs=0.01)
-    placed = eventually(lambda: next((m for m in detections if m.target_frame), None))
+    placed = eventually(
+        lambda: next((m for m in detections if m.target_frame and m.detections), None)
+    )
     assert placed.detections[0].pose.position.x == pytest.approx(0, abs=0.01)
     assert (placed.target_frame, placed.to_target.translation.x) == ("map", 10.0)
 
@@ -169,12 +171,12 @@ def test_a_calibration_that_has_not_come_is_missed():
     for topic, problem in (("", "camera_info_topic is not set"), ("/info", "no camera_info on")):
         positions = Positions(topic)
         assert positions.locator(None) is None
-        assert positions.problems() == []
+        assert positions.problems() == {}
         assert positions.locator(flat()) is None
-        assert problem in positions.problems()[0]
+        assert problem in positions.problems()["positions"]
     positions.calibrate(camera_info())
     assert positions.locator(flat()) is not None
-    assert positions.problems() == []
+    assert positions.problems() == {}
 
 
 @pytest.mark.parametrize("metres", [850.0, 0.0008])
@@ -182,23 +184,23 @@ def test_depth_of_another_unit_is_noticed(metres):
     positions = Positions("/info")
     positions.calibrate(camera_info())
     assert positions.locator(flat(metres)) is None
-    assert "16UC1 must be in millimetres" in positions.problems()[0]
+    assert "16UC1 must be in millimetres" in positions.problems()["positions"]
 
 
 def test_a_calibration_of_another_resolution_is_scaled_or_refused():
     positions = Positions("/info")
     positions.calibrate(camera_info())
     assert positions.locator(flat(1.0, 480, 640)) is not None
-    assert "320x240, depth of 640x480" in positions.problems()[0]
+    assert "320x240, depth of 640x480" in positions.problems()["positions"]
     assert positions.locator(flat(1.0, 360, 640)) is None
-    assert "another aspect ratio" in positions.problems()[0]
+    assert "another aspect ratio" in positions.problems()["positions"]
 
 
 def test_a_distortion_model_that_is_not_known_is_said():
     positions = Positions("/info")
     positions.calibrate(camera_info(distortion_model="barrel", d=[0.1]))
     assert positions.locator(flat()) is None
-    assert "'barrel' is not known" in positions.problems()[0]
+    assert "'barrel' is not known" in positions.problems()["positions"]
 
 
 def test_a_locator_is_kept_until_the_calibration_changes():
