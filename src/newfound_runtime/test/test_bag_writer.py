@@ -8,6 +8,8 @@ from std_msgs.msg import String
 from newfound_msgs.msg import OpenWorldDetections
 from newfound_runtime.bag_writer import BagWriter, definition, type_name
 
+GEOMETRY = ("Point", "Pose", "Quaternion", "Transform", "Vector3")
+
 
 def test_a_definition_brings_every_type_that_it_uses():
     text = definition("newfound_msgs/msg/OpenWorldDetections")
@@ -18,6 +20,7 @@ def test_a_definition_brings_every_type_that_it_uses():
         "std_msgs/Header",
         "sensor_msgs/RegionOfInterest",
         "builtin_interfaces/Time",
+        *(f"geometry_msgs/{name}" for name in GEOMETRY),
     }
 
 

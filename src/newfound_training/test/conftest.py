@@ -74,6 +74,11 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+# Tests here fork. The first backward pass of a process decides whether its forks may have one, and
+# after an ONNX export or torch.compile it decides against them: so it is made at once.
+torch.ones((), requires_grad=True).backward()
+
+
 class Finished(NamedTuple):
     """How the processes of a command ended."""
 
