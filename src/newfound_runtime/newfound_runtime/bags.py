@@ -260,4 +260,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Everything is closed; threads of the middleware sometimes abort an interpreter that ends.
+    os._exit(code)
