@@ -182,7 +182,8 @@ class Onda:
                 self._fold(images)
                 self._estimator.start(images, observations)
             try:
-                output = self._forward(images, observe=bool(counted))
+                listens = bool(counted) and self._estimator.listens
+                output = self._forward(images, observe=listens)
             finally:
                 samples = iter(self._estimator.finish())
             for parts in counted:

@@ -65,12 +65,22 @@ class Pair:
     before: nn.Module
 
 
+@dataclass(frozen=True)
+class SampleTable:
+    """Samples of what some layers see in one pass, at equally many positions."""
+
+    layers: Sequence[int]  # whose channels lie side by side
+    values: Tensor  # [images, channels of these layers, ...]
+
+
 class Folding(ABC):
     """How to serve with normalisation folded away: scale and shift of every row.
 
     Subclasses hold the folded weights, in PyTorch or in another engine, and run them.
     """
 
+    # Of the last pass that was observed; None: the modules `observed` are called instead.
+    tables: Sequence[SampleTable] | None = None
     learn_every = 1  # frames of which one is learned from, where looking at all costs too much
 
     def __init__(self, layers: NormalizationLayers, pairs: Sequence[Pair]) -> None:
@@ -90,7 +100,7 @@ class Folding(ABC):
 
     @abstractmethod
     def run(self, images: Tensor, *, observe: bool) -> Any:
-        """What the network returns; if `observe`, the modules `observed` are called meanwhile."""
+        """What the network returns; if `observe`, `tables` or the modules `observed` show more."""
 
     @abstractmethod
     def _write_weights(self) -> None:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from newfound_core.errors import ConfigError
 from newfound_core.export import OnnxGraph, relative_difference, trace_onnx
-from newfound_core.onda.folding import FoldedNetwork, Folding, Pair, fold
+from newfound_core.onda.folding import FoldedNetwork, Folding, Pair, SampleTable, fold
 from newfound_core.onda.onnx_weights import FoldedTensor, InPlaceWeights
 from newfound_core.onda.statistics import NormalizationLayers, Statistics
 from newfound_core.onnx_runtime import INPUT_NAME
@@ -79,9 +79,7 @@ class OnnxFolding(Folding):
         sampling, session = self._samplings[self._turn]
         self._turn = (self._turn + 1) % len(self._samplings)
         found = session.run([*self._names, *sampling.outputs], given)
-        seen = found[len(self._names) :]
-        for index, values in zip(sampling.layers, sampling.cut(seen), strict=True):
-            self.observed[index](torch.from_numpy(values))
+        self.tables = sampling.tables(found[len(self._names) :])
         return self._output(found[: len(self._names)])
 
     def _output(self, found: Sequence[np.ndarray]) -> Any:
@@ -204,34 +202,35 @@ class Sampling:
     ) -> None:
         self.model = type(model)()
         self.model.CopyFrom(model)
-        self.layers = list(nodes)
-        self.outputs: list[str] = []
-        self._kept: list[tuple[slice, ...]] = []  # of each sample: what counts
+        groups: dict[tuple[tuple[int, ...], bool], list[tuple[int, str]]] = {}
         for index, node in nodes.items():
-            step = grid_step(maps[index], positions)
-            strided = len(maps[index]) == 2 and node.op_type == "Conv" and step > _SMALL
+            size = maps[index]
+            step = grid_step(size, positions)
+            strided = len(size) == 2 and node.op_type == "Conv" and step > _SMALL
+            name = node.output[0]
             if strided:
-                start = grid_start(step, phase)
-                self._add_strided(node, step, start)
-                rows, columns = (
-                    kept_places(side, step, first, phase)
-                    for side, first in zip(maps[index], start, strict=True)
-                )
-                self._kept.append((slice(None), slice(None), rows, columns))
-            else:
-                self._expose(node.output[0])
-                self._kept.append(())
+                name = self._add_strided(node, step, grid_start(step, phase))
+            groups.setdefault((size, strided), []).append((index, name))
+        self.outputs: list[str] = []
+        self._groups: list[tuple[list[int], tuple[slice, ...]]] = []  # layers, what counts
+        for (size, strided), members in groups.items():
+            self._expose([name for _, name in members])
+            kept = _kept(size, grid_step(size, positions), phase) if strided else ()
+            self._groups.append(([index for index, _ in members], kept))
 
     def same_as(self, other: "Sampling") -> bool:
         """Whether both look at the same positions."""
         return self.model == other.model
 
-    def cut(self, samples: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def tables(self, outputs: Sequence[np.ndarray]) -> list[SampleTable]:
         """The samples without what lies before the map, equally many in every phase."""
-        return [values[kept] for values, kept in zip(samples, self._kept, strict=True)]
+        return [
+            SampleTable(layers, torch.from_numpy(values[kept]))
+            for values, (layers, kept) in zip(outputs, self._groups, strict=True)
+        ]
 
-    def _add_strided(self, node: Any, step: int, start: tuple[int, int]) -> None:
-        """The same convolution at every `step`-th position, from `start` on."""
+    def _add_strided(self, node: Any, step: int, start: tuple[int, int]) -> str:
+        """The same convolution at every `step`-th position, from `start` on; its output."""
         from onnx import helper
 
         given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
@@ -247,15 +246,28 @@ class Sampling:
         ]
         name = f"{node.output[0]}_sampled"
         self.model.graph.node.append(helper.make_node("Conv", list(node.input), [name], **given))
-        self._expose(name)
+        return name
 
-    def _expose(self, name: str) -> None:
+    def _expose(self, names: list[str]) -> None:
+        """One output with the channels of several: each would cost as much as all."""
         from onnx import TensorProto, helper
 
+        name = names[0]
+        if len(names) > 1:
+            name = f"{names[0]}_and_{len(names) - 1}"
+            self.model.graph.node.append(helper.make_node("Concat", names, [name], axis=1))
         self.model.graph.output.append(
             helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
         )
         self.outputs.append(name)
+
+
+def _kept(size: tuple[int, ...], step: int, phase: int) -> tuple[slice, ...]:
+    rows, columns = (
+        kept_places(side, step, first, phase)
+        for side, first in zip(size, grid_start(step, phase), strict=True)
+    )
+    return slice(None), slice(None), rows, columns
 
 
 def grid_step(size: tuple[int, ...], positions: int) -> int:
