@@ -17,6 +17,7 @@ from newfound_core.knowledge.knowledge_base import read_note
 from newfound_core.metadata import Provenance
 from newfound_core.models import LoadedModel, load_model, save_model
 from newfound_core.open_world.heads import HEADS
+from newfound_core.open_world.memory_features import FILE_NAME as FEATURES_NAME
 from newfound_core.open_world.memory_store import load_memory, save_memory
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.storage import write_bytes
@@ -124,16 +125,22 @@ def without_class(version: Path, label: str) -> Write:
         if model.labels == [label] and not model.head.has_background:
             raise DataError(f"{label!r} is the only class: a knowledge base keeps at least one")
         model.head.forget(label)
-        memory = load_memory(version / MEMORY_NAME) if loaded.metadata.memory else None
+        old = version / MEMORY_NAME
+        memory = load_memory(old) if loaded.metadata.memory else None
+
+        def write_memory(place: Path) -> None:
+            assert memory is not None
+            save_memory(memory.without(label), place)
+            if (old / FEATURES_NAME).is_file():  # of images that are gone, too, until it learns
+                shutil.copyfile(old / FEATURES_NAME, place / FEATURES_NAME)
+
         save_model(
             folder,
             model,
             model.labels,
             loaded.metadata.preprocessing,
             provenance=Provenance.now("forget", None, f"without {label!r}", {}),
-            write_memory=None
-            if memory is None
-            else lambda place: save_memory(memory.without(label), place),
+            write_memory=None if memory is None else write_memory,
         )
         learned_in = _learned_in(version, loaded)
         write_learned_in(folder, {k: v for k, v in learned_in.items() if k != label})

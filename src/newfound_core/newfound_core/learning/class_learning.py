@@ -2,23 +2,27 @@
 """Learn one class from a job: the frozen stages once, the last ones in epochs, then a check.
 
 The frozen stages see every remembered image once; every epoch after that costs what the last
-stages cost. Their output is kept in the job's folder, so a resumed job does not pay twice.
+stages cost. Their output is kept in the job's folder, so a resumed job does not pay twice. Where
+nothing trains, all stages are frozen, and features of remembered images are part of the memory.
 """
 
 import copy
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import cv2
 import numpy as np
 import torch
+from torch import nn
 
 from newfound_core.backbones import Backbone
+from newfound_core.checkpoint import MEMORY_NAME
 from newfound_core.errors import CheckpointError
 from newfound_core.frozen_features import (
+    PLAIN,
     FrozenStages,
     cached_features,
     cached_inputs,
@@ -31,6 +35,11 @@ from newfound_core.open_world.heads import CHOSEN, HEADS
 from newfound_core.open_world.inputs import chunks, class_indices
 from newfound_core.open_world.learner import LearnedStep, features_of, learn_step
 from newfound_core.open_world.memory import Memory, Sample, by_label
+from newfound_core.open_world.memory_features import (
+    content_digest,
+    load_features,
+    save_features,
+)
 from newfound_core.open_world.memory_store import load_memory, save_memory
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.open_world.step_config import Hooks, StepConfig
@@ -91,12 +100,22 @@ class MappedSamples:
     A mapped sample carries the number of its original in `source`.
     """
 
-    def __init__(self, knowledge: Knowledge, frozen_stages: int, folder: Path) -> None:
-        stages, self.rest = split_frozen(knowledge.backbone, frozen_stages)
+    def __init__(self, knowledge: Knowledge, frozen_stages: int | None, folder: Path) -> None:
+        """`frozen_stages` None: the whole network."""
+        frozen: nn.Module = knowledge.backbone
+        self.rest: nn.Module = nn.Identity()
+        if frozen_stages is not None:
+            frozen, self.rest = split_frozen(knowledge.backbone, frozen_stages)
         self._preprocessing = knowledge.loaded.metadata.preprocessing
-        self._frozen = FrozenStages(stages, self._preprocessing, knowledge.loaded.device)
+        self._frozen = FrozenStages(frozen, self._preprocessing, knowledge.loaded.device)
+        self.network = self._frozen.digest()
+        self._known: dict[str, np.ndarray] = {}  # features of the plain image, by its digest
+        if frozen_stages is None:
+            memory = knowledge.loaded.directory / MEMORY_NAME
+            self._known = load_features(memory, self.network)
         self._folder = folder
         self._originals: list[Sample] = []
+        self._plain: list[np.ndarray] = []  # features of the originals
 
     def map(
         self,
@@ -107,14 +126,33 @@ class MappedSamples:
         """What the frozen stages make of samples, and of `crops` random variants of each."""
         mapped: list[Sample] = []
         for part in chunks(samples, _CHUNK):
-            images = [self._preprocessing.resized(sample.pixels()) for sample in part]
-            wanted = {"": ([_digest(image) for image in images], images)}
-            features = cached_features(self._frozen, wanted, crops, self._folder)[""]
-            for sample, values in zip(part, features, strict=True):
+            for sample, values in zip(part, self._features(part, crops), strict=True):
                 mapped.append(replace(sample, image=values, source=str(len(self._originals))))
                 self._originals.append(sample)
+                self._plain.append(values[PLAIN])
             on_done(len(mapped))
         return mapped
+
+    def _features(self, samples: Sequence[Sample], crops: int | None) -> list[np.ndarray]:
+        """Features [variants, ...] of each sample."""
+        known: dict[int, np.ndarray] = {}
+        if self._known and crops is None:
+            digests = [content_digest(sample) for sample in samples]
+            known = {
+                i: self._known[key][None] for i, key in enumerate(digests) if key in self._known
+            }
+        others = [sample for i, sample in enumerate(samples) if i not in known]
+        if others:
+            images = [self._preprocessing.resized(sample.pixels()) for sample in others]
+            wanted = {"": ([_digest(image) for image in images], images)}
+            computed = iter(cached_features(self._frozen, wanted, crops, self._folder)[""])
+            known |= {i: next(computed) for i in range(len(samples)) if i not in known}
+        return [known[i] for i in range(len(samples))]
+
+    def features(self, memory: Memory) -> dict[str, np.ndarray]:
+        """Features of the mapped samples of a memory, by the digest of their image."""
+        numbers = [int(s.source) for label in memory.labels for s in memory.samples(label)]
+        return {content_digest(self._originals[n]): self._plain[n] for n in numbers}
 
     def map_memory(self, memory: Memory, on_done: Callable[[int], None]) -> Memory:
         """A memory of mapped samples, without variants."""
@@ -144,6 +182,8 @@ class LearnedClass:
     model: OpenWorldModel  # with the whole network
     memory: Memory  # of images
     accuracy: dict[str, ClassAccuracy]
+    network: str = ""  # digest of what made the features
+    features: Mapping[str, np.ndarray] = field(default_factory=dict)  # of remembered images
 
     def metrics(self, label: str) -> dict[str, float]:
         """What was measured on held-out samples, for the provenance and the model card."""
@@ -165,9 +205,10 @@ def learn_class(
     reporter: Reporter,
 ) -> LearnedClass:
     """Learn; killed at any moment and called again, it ends with the same result."""
-    frozen = job.options.frozen_stages
-    if frozen is None:
-        frozen = default_frozen_stages(knowledge.backbone)
+    frozen = None
+    if job.options.epochs:
+        frozen = job.options.frozen_stages
+        frozen = default_frozen_stages(knowledge.backbone) if frozen is None else frozen
     mapped = MappedSamples(knowledge, frozen, state / "features")
     crops = job.options.crops if job.options.epochs else 0
     memory, samples = _map_all(mapped, knowledge.memory, new, crops, reporter)
@@ -176,7 +217,11 @@ def learn_class(
     reporter.report("checking")
     accuracy = _accuracies(before, memory, step)
     return LearnedClass(
-        _whole_model(knowledge, step.model, frozen), mapped.originals(step.memory), accuracy
+        _whole_model(knowledge, step.model, frozen),
+        mapped.originals(step.memory),
+        accuracy,
+        mapped.network,
+        mapped.features(step.memory) if frozen is None else {},
     )
 
 
@@ -261,9 +306,12 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _whole_model(knowledge: Knowledge, learned: OpenWorldModel, frozen: int) -> OpenWorldModel:
+def _whole_model(
+    knowledge: Knowledge, learned: OpenWorldModel, frozen: int | None
+) -> OpenWorldModel:
     backbone = copy.deepcopy(knowledge.backbone)
-    split_frozen(backbone, frozen)[1].load_state_dict(learned.backbone.state_dict())
+    if frozen is not None:
+        split_frozen(backbone, frozen)[1].load_state_dict(learned.backbone.state_dict())
     return OpenWorldModel(backbone, learned.head, learned.embedding).eval()
 
 
@@ -272,6 +320,11 @@ def save_learned(
 ) -> None:
     """Write the new checkpoint, memory included, in one step, and its model card."""
     metadata = knowledge.loaded.metadata
+
+    def write_memory(folder: Path) -> None:
+        save_memory(learned.memory, folder)
+        save_features(folder, learned.network, learned.features)
+
     provenance = Provenance.now(
         "python -m newfound_core.learning",
         job.options.seed,
@@ -284,7 +337,7 @@ def save_learned(
         learned.model.labels,
         metadata.preprocessing,
         provenance=provenance,
-        write_memory=lambda folder: save_memory(learned.memory, folder),
+        write_memory=write_memory,
         replace=True,
     )
     write_model_card(

@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -77,11 +77,21 @@ PHASES = {
 _INTERVAL = 0.25  # s between two lines, at least, within a phase
 
 
+class InterruptedJobError(NewfoundError):
+    """The process that learns is about to end: the job is to be resumed by another."""
+
+
+def _never() -> bool:
+    return False
+
+
 class JobReporter:
     """Writes progress, and stops the job when it is asked to."""
 
-    def __init__(self, folder: JobFolder, *, trains: bool) -> None:
-        self._folder = folder
+    def __init__(
+        self, folder: JobFolder, *, trains: bool, interrupted: Callable[[], bool] = _never
+    ) -> None:
+        self._folder, self._interrupted = folder, interrupted
         kept = {n: share for n, (share, _) in PHASES.items() if trains or n != "training"}
         self._shares = {name: share / sum(kept.values()) for name, share in kept.items()}
         self._started = time.monotonic()
@@ -92,6 +102,8 @@ class JobReporter:
         """Say how much of a phase is done."""
         if self._folder.cancelled:
             raise LearningCancelledError(f"stopped in {phase}: the job was cancelled")
+        if self._interrupted():
+            raise InterruptedJobError(f"interrupted in {phase}")
         now = time.monotonic()
         if phase == self._phase and done < total and now - self._last < _INTERVAL:
             return
@@ -143,8 +155,13 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if result.state is JobState.DONE else 3
 
 
-def finish_job(path: Path, device: torch.device = _CPU) -> JobResult:
-    """Start, resume or merely report a job; its result is on disk afterwards."""
+def finish_job(
+    path: Path, device: torch.device = _CPU, interrupted: Callable[[], bool] = _never
+) -> JobResult:
+    """Start, resume or merely report a job; its result is on disk afterwards.
+
+    When `interrupted` it raises an InterruptedJobError soon, and leaves the job to be resumed.
+    """
     folder = JobFolder(path)
     done = folder.result()
     if done is not None:
@@ -152,7 +169,9 @@ def finish_job(path: Path, device: torch.device = _CPU) -> JobResult:
     started = time.monotonic()
     _reserve(path)
     try:
-        result = _work(folder, started, device)
+        result = _work(folder, started, device, interrupted)
+    except InterruptedJobError:
+        raise
     except Exception as error:  # the node must hear of everything, defects of ours included
         result = _failure(error, time.monotonic() - started)
         _log.debug("the job failed", exc_info=error)
@@ -162,9 +181,11 @@ def finish_job(path: Path, device: torch.device = _CPU) -> JobResult:
     return result
 
 
-def _work(folder: JobFolder, started: float, device: torch.device) -> JobResult:
+def _work(
+    folder: JobFolder, started: float, device: torch.device, interrupted: Callable[[], bool]
+) -> JobResult:
     job = folder.read()
-    reporter = JobReporter(folder, trains=job.options.epochs > 0)
+    reporter = JobReporter(folder, trains=job.options.epochs > 0, interrupted=interrupted)
     reporter.report("loading")
     knowledge = _knowledge(folder.path / job.knowledge, device)
     new, left_out = _new_samples(folder, job, knowledge.loaded.metadata.preprocessing.size)

@@ -33,6 +33,8 @@ from newfound_core.open_world.ncm import ClassMeanHead
 from newfound_core.plda import ClassStatistics, log_ratios, principal_directions
 
 _FEWEST = 3  # held-out samples of a class that counts
+_CALIBRATION_SAMPLES = 2000  # at most: each is compared with every class
+_MANY = 20  # classes, of which one more or less does not change the calibration
 _FOLDS = 4
 _REJECTED = (0.1, 0.25)  # share of held-out known samples, at least and at most
 _SAMPLES = 10  # held out: fewer do not say what a tenth of them is
@@ -94,6 +96,7 @@ class RidgeLda(ClassMeanHead):
         self.register_buffer("ridge_weight", torch.zeros((), dtype=double))
         self.register_buffer("calibrated_on", torch.zeros((), dtype=torch.int64))
         self._prepared: tuple[_Versions, Discriminants] | None = None
+        self._projected: tuple[Tensor, Tensor, Tensor] | None = None  # basis, means, result
 
     # Classes.
 
@@ -114,6 +117,8 @@ class RidgeLda(ClassMeanHead):
             super().forget(label)
 
     def _subtract(self, rows: Tensor) -> None:
+        if not rows.any():
+            return
         gone = self.deviations[rows].double()
         self.scatter = self.scatter - gone.T @ gone
         self.deviations, self.owner = self.deviations[~rows], self.owner[~rows]
@@ -148,14 +153,15 @@ class RidgeLda(ClassMeanHead):
         rows = features.flatten(1).isfinite().all(1)
         features, labels = features[rows], labels[rows]
         present = labels.unique()
+        order = labels.argsort(stable=True)
+        sizes = torch.bincount(labels)[present].tolist()
         rows_of = {
             index: self._rows(
-                index,
-                self.project(features[labels == index]),
-                0 if features_changed else int(count[index]),
-                means[index],
+                index, views, 0 if features_changed else int(count[index]), means[index]
             )
-            for index in present.tolist()
+            for index, views in zip(
+                present.tolist(), self.project(features[order]).split(sizes), strict=True
+            )
         }
         self._subtract(torch.isin(self.owner, present))
         added = torch.cat([self.deviations[:0], *rows_of.values()])
@@ -173,11 +179,21 @@ class RidgeLda(ClassMeanHead):
             rows = torch.cat([kept, rows, apart[None]])
         return shortened(rows, self.config.rows_per_class).to(self.deviations.dtype)
 
+    def fit_added_thresholds(self, features: Tensor, labels: Tensor, before: int) -> None:
+        """Calibrate anew if the number of classes has changed much since that was last done."""
+        classes, calibrated = _usable_classes(labels), int(self.calibrated_on)
+        if classes < _MANY or abs(classes - calibrated) * _MANY >= calibrated:
+            self.fit_thresholds(features, labels)
+        else:
+            self._show_thresholds()
+
     def fit_thresholds(self, features: Tensor, labels: Tensor) -> None:
         """Calibrate, if these samples tell more than what the calibration is from."""
-        classes = int((torch.bincount(labels, minlength=1) >= _FEWEST).sum())
+        classes = _usable_classes(labels)
         enough = not self.config.few_views or classes > int(self.calibrated_on)
         if self.calibration is None or enough:
+            some = slice(None, None, -(-len(labels) // _CALIBRATION_SAMPLES) or None)
+            features, labels = features[some], labels[some]
             self._calibrate(self._left_out_trials(features, labels), classes)
             self._bound_rejection(features, labels)
         self._show_thresholds()
@@ -303,7 +319,19 @@ class RidgeLda(ClassMeanHead):
         return (features.double() - self.origin) @ self.basis
 
     def _projected_means(self) -> Tensor:
-        return self.project(self.means.value)
+        """Of all classes; computed anew for those that changed."""
+        means = self.means.value
+        known = self._projected
+        if known is None or known[0] is not self.basis or len(means) < len(known[1]):
+            found = self.project(means)
+        else:
+            old = len(known[1])
+            found = torch.cat([known[2], known[2].new_zeros(len(means) - old, known[2].shape[1])])
+            changed = torch.ones(len(means), dtype=torch.bool, device=means.device)
+            changed[:old] = (means[:old] != known[1]).any(1)
+            found[changed] = self.project(means[changed])
+        self._projected = self.basis, means.clone(), found
+        return found
 
     def _least_evidence(self) -> Tensor:
         """Evidence at which each class is as likely as a new object, [C]."""
@@ -358,6 +386,10 @@ class RidgeLda(ClassMeanHead):
         for name in ("other_means", "other_count"):
             _resize(head, name, sizes["others"])
         return head
+
+
+def _usable_classes(labels: Tensor) -> int:
+    return int((torch.bincount(labels, minlength=1) >= _FEWEST).sum())
 
 
 def _resize(head: RidgeLda, name: str, rows: int) -> None:

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from newfound_core import testing
 from newfound_core.backbones import build_backbone
+from newfound_core.frozen_features import FrozenStages
 from newfound_core.learning.job import Job, JobFolder, JobState, LearningOptions
 from newfound_core.learning.learn import PHASES, JobReporter, main
 from newfound_core.learning.validation import FEWEST_SAMPLES
@@ -133,6 +134,46 @@ def test_unless_asked_to_a_job_does_not_train_the_network(make_job, knowledge):
     assert after.head.rejection_threshold[:known].equal(before.head.rejection_threshold)
     assert after.labels == [*before.labels, "purple"]
     assert JobFolder(folder).progress().fraction == pytest.approx(1.0)
+
+
+@pytest.fixture
+def count_images(monkeypatch):
+    """How many images the network sees."""
+    seen, features = [], FrozenStages.features
+
+    def counted(self, images, crops, first=0):
+        seen.append(len(images))
+        return features(self, images, crops, first)
+
+    monkeypatch.setattr(FrozenStages, "features", counted)
+    return seen
+
+
+def test_remembered_images_are_not_computed_again_for_the_next_class(make_job, count_images):
+    options = LearningOptions(max_accuracy_loss=1.0, max_class_loss=1.0)
+    first = make_job(options=options)
+    assert main(["--job", str(first), "--niceness", "0"]) == 0
+    remembered = len(load_memory(first / "result" / "memory"))
+    assert sum(count_images) > 12, "those of the first version were not there"
+    count_images.clear()
+
+    def next_job(label):
+        return make_job(label=label, knowledge=str(pointer), options=options)
+
+    pointer = Path("..", "..", first.parent.name, first.name, "result")
+    quick = next_job("second")
+    assert main(["--job", str(quick), "--niceness", "0"]) == 0
+    assert sum(count_images) == 12, "its own alone"
+    cached = load_model(quick / "result").model.head
+    for spoil in (Path.unlink, lambda path: path.write_bytes(b"damaged")):
+        spoil(first / "result" / "memory" / "features.safetensors")
+        count_images.clear()
+        slow = next_job("second")
+        assert main(["--job", str(slow), "--niceness", "0"]) == 0
+        assert sum(count_images) == 12 + remembered
+        again = load_model(slow / "result").model.head
+        for key, value in cached.state_dict().items():
+            torch.testing.assert_close(again.state_dict()[key], value)
 
 
 def test_a_finished_job_is_not_done_again(make_job):

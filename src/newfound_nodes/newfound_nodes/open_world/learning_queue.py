@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning jobs, one at a time, each in a process of its own; crashes of either side are survived.
+"""Learning jobs, one at a time; crashes are survived.
 
-A thread takes the oldest job, starts or finds its process, follows it, and has the result
-adopted. Everything that matters is in the job's folder: after a crash the next queue resumes it.
+A thread takes the oldest job, starts or finds what learns it, follows that, and has the result
+adopted. A job that trains is learned by a process of its own; one that does not takes less time
+than such a process needs to start, and may be learned by a thread. Everything that matters is in
+the job's folder: after a crash the next queue resumes it.
 """
 
 import logging
@@ -13,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -27,6 +29,7 @@ from newfound_core.learning.job import (
     JobState,
     JobStatus,
 )
+from newfound_core.learning.learn import InterruptedJobError, finish_job
 from newfound_core.storage import FolderLock
 from newfound_runtime.services import RequestError
 
@@ -66,11 +69,12 @@ class LearningQueue:
         attempts: int = 5,
         timeout: float = 600.0,  # s that a process may be without progress
         command: Sequence[str] = COMMAND,
+        in_process: int | None = None,  # niceness of threads for jobs that do not train
     ) -> None:
         self.folders = JobFolders(root)
         self._owner = owner
         self._limit, self._attempts, self._timeout = limit, attempts, timeout
-        self._command = command
+        self._command, self._in_process = command, in_process
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._jobs: dict[str, Job | None] = self.folders.unfinished()
@@ -174,19 +178,28 @@ class LearningQueue:
         folder = self.folders[name]
         why = "it was started too often"
         while (result := folder.result()) is None:
-            process = LearnerProcess.find(folder)
+            process: Learner | None = LearnerProcess.find(folder)
             if process is None:
                 if folder.cancelled:
                     return JobStatus.ended(name, label, JobResult(JobState.CANCELLED))
                 if folder.begin(self._owner.version()) > self._attempts:
                     return JobStatus.failed(name, label, why)
-                process = LearnerProcess.start(folder, self._command)
+                process = self._start(folder)
             if not self._follow(process, name, label):
                 return None
             why = process.how_it_ended()
         return self._conclude(name, label, result)
 
-    def _follow(self, process: "LearnerProcess", name: str, label: str) -> bool:
+    def _start(self, folder: JobFolder) -> "Learner":
+        if self._in_process is not None and not folder.read().options.epochs:
+            return LearnerThread(folder, self._in_process, self._notify)
+        return LearnerProcess.start(folder, self._command)
+
+    def _notify(self) -> None:
+        with self._lock:
+            self._wake.notify_all()
+
+    def _follow(self, process: "Learner", name: str, label: str) -> bool:
         """Report until there is a result or the process has ended; False if closed before."""
         folder = self.folders[name]
         deadline, last, since = math.inf, None, time.monotonic()
@@ -257,6 +270,62 @@ class LearningQueue:
             self._owner.job_changed(status, job)
         except Exception:
             _log.exception("reporting the status of job %s failed", status.job)
+
+
+class Learner(Protocol):
+    """What works on a job."""
+
+    def running(self) -> bool:
+        """Whether it is still at work."""
+        ...
+
+    def how_it_ended(self) -> str:
+        """For a person, if there is no result."""
+        ...
+
+    def stop(self) -> None:
+        """End it; the job can be resumed by another."""
+        ...
+
+
+class LearnerThread:
+    """A thread of this process, of low priority, at work on a job that does not train."""
+
+    def __init__(self, job: JobFolder, niceness: int, on_end: Callable[[], None]) -> None:
+        """Start it; raises LockedError if a process is at work."""
+        self._job, self._niceness, self._on_end = job, niceness, on_end
+        self._stopping, self._ended, self._error = threading.Event(), threading.Event(), ""
+        self._lock = FolderLock(job.path, _LOCK)
+        self._thread = threading.Thread(target=self._run, name="learner", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            # On Linux priorities are of threads; those that torch starts here inherit it.
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), self._niceness)
+            finish_job(self._job.path, interrupted=self._stopping.is_set)
+        except InterruptedJobError:
+            pass
+        except Exception as error:  # of writing the result: there is no other way to say it
+            self._error = f": {error}"
+        finally:
+            self._lock.close()
+            self._ended.set()
+            self._on_end()
+
+    def running(self) -> bool:
+        """Whether it is still at work."""
+        return not self._ended.is_set()
+
+    def how_it_ended(self) -> str:
+        """For a person, if there is no result."""
+        return f"learning ended without a result{self._error}"
+
+    def stop(self) -> None:
+        """End it soon; the job can be resumed by another."""
+        self._stopping.set()
+        self._ended.wait(_STOP_TIMEOUT)
 
 
 class LearnerProcess:

@@ -263,6 +263,12 @@ PARAMETERS = (
         "learning_threads", 0, "CPU threads of the learning process; 0: all cores.", 0, 1024
     ),
     Parameter("learning_niceness", 10, "Niceness added to the learning process.", 0, 19),
+    Parameter(
+        "learning_in_process",
+        True,
+        "Learn in a thread where nothing trains (learning_epochs 0): a process of its own takes "
+        "longer to start than the class to learn.",
+    ),
 )
 
 Param = Callable[[str], Any]  # the value of a parameter by its name
@@ -304,6 +310,7 @@ def session_config(param: Param, node: str) -> SessionConfig:
         queue_limit=param("queue_limit"),
         learning_timeout=param("learning_timeout"),
         learner=_learner(param),
+        learn_in_process=param("learning_niceness") if param("learning_in_process") else None,
         light=LightShiftConfig(
             window=param("adaptation_window"), min_classes=param("adaptation_min_classes")
         ),

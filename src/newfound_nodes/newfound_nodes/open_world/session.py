@@ -118,6 +118,7 @@ class SessionConfig:
     queue_limit: int = 10
     learning_timeout: float = 600.0  # s that a learning process may be without progress
     learner: Sequence[str] = COMMAND
+    learn_in_process: int | None = None  # niceness of threads for jobs that do not train
     light: LightShiftConfig = field(default_factory=LightShiftConfig)
     adapt: bool = False  # whether learned classes follow the light from the start
 
@@ -153,6 +154,7 @@ class OpenWorldSession:
                 limit=config.queue_limit,
                 timeout=config.learning_timeout,
                 command=config.learner,
+                in_process=config.learn_in_process,
             )
             self._agree_with_jobs()
             self.jobs.start()  # last, because its thread calls us

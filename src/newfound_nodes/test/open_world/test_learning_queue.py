@@ -5,10 +5,13 @@ import subprocess
 import sys
 import threading
 
+import cv2
 import pytest
 
+from newfound_core import testing
 from newfound_core.errors import DamagedError, StorageError
-from newfound_core.learning.job import JobFolder, JobState
+from newfound_core.learning import learn
+from newfound_core.learning.job import Job, JobFolder, JobState, LearningOptions
 from newfound_nodes.open_world.learning_queue import LearnerProcess, LearningQueue
 from newfound_runtime.services import RequestError
 from newfound_runtime.testing import eventually
@@ -35,7 +38,8 @@ class Owner:
         if self.refuse:
             raise self.refuse
         with self.lock:
-            self.adopted.append((job, label, (checkpoint / "what").read_text()))
+            what = checkpoint / "what"
+            self.adopted.append((job, label, what.read_text() if what.exists() else ""))
             self.number += 1
         return self.number
 
@@ -339,3 +343,70 @@ def test_the_learning_process_can_be_killed_for_real(queue, make_job):
     (folder / "go").touch()
     assert finished(queue, job).state == "done"
     assert JobFolder(folder).result().state is JobState.DONE
+
+
+@pytest.fixture
+def real_jobs(tmp_path, shipped):
+    """Jobs of a real checkpoint; what learns them may be held up."""
+    (tmp_path / "current").symlink_to(shipped)
+
+    def make(label, **options):
+        images = {f"{n:02d}.png": encoded_square((200, 30, 200), n) for n in range(8)}
+        allowed = LearningOptions(max_accuracy_loss=1.0, max_class_loss=1.0, **options)
+        return Job(label, "../../current", allowed), images
+
+    return make
+
+
+def encoded_square(colour, seed):
+    return cv2.imencode(".png", testing.square(colour, seed)[..., ::-1])[1].tobytes()
+
+
+def test_a_job_that_does_not_train_is_learned_without_a_process(make_queue, real_jobs):
+    queue = make_queue(command=("/nowhere",), in_process=10)
+    name, _ = queue.add(*real_jobs("purple"))
+    status = finished(queue, name)
+    assert (status.state, status.message) == (JobState.DONE, "")
+    assert os.getpriority(os.PRIO_PROCESS, 0) == 0, "only the thread has a low priority"
+
+
+def test_one_that_trains_gets_a_process_all_the_same(make_queue, real_jobs):
+    queue = make_queue(command=("/nowhere",), in_process=10)
+    name, _ = queue.add(*real_jobs("purple", epochs=1))
+    status = finished(queue, name)
+    assert status.state is JobState.FAILED
+    assert "process cannot be started" in status.message
+
+
+@pytest.fixture
+def held_up(monkeypatch):
+    """Learning begins, and goes on when it is let go or told to end."""
+    begun, let_go = threading.Event(), threading.Event()
+
+    def wait(reporter, phase, done=0, total=1):
+        begun.set()
+        while not let_go.wait(0.01):
+            report(reporter, phase, done, total)
+        report(reporter, phase, done, total)
+
+    report = learn.JobReporter.report
+    monkeypatch.setattr(learn.JobReporter, "report", wait)
+    return begun, let_go
+
+
+def test_a_thread_can_be_cancelled(make_queue, real_jobs, held_up):
+    queue = make_queue(in_process=10)
+    name, _ = queue.add(*real_jobs("purple"))
+    assert held_up[0].wait(20)
+    queue.cancel(name)
+    assert finished(queue, name).state is JobState.CANCELLED
+
+
+def test_a_closed_queue_leaves_the_job_of_its_thread_to_the_next(make_queue, real_jobs, held_up):
+    queue = make_queue(in_process=10)
+    name, _ = queue.add(*real_jobs("purple"))
+    assert held_up[0].wait(20)
+    queue.close()
+    assert list(queue.folders.unfinished()) == [name]
+    held_up[1].set()
+    assert finished(make_queue(in_process=10), name).state is JobState.DONE

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Features of remembered images, kept beside them.
+
+    memory/features.safetensors    float16 [images, D]; metadata: the network, the images' names
+
+A network that does not train gives the same image the same feature, so learning a class takes as
+long as its own images take, however many are remembered. The file can be computed from the others
+at any time: one that is missing, damaged or of another network is computed anew.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from newfound_core.open_world.memory import Sample
+from newfound_core.open_world.memory_store import encoded
+from newfound_core.storage import write_bytes
+
+FILE_NAME = "features.safetensors"
+_log = logging.getLogger(__name__)
+
+
+def content_digest(sample: Sample) -> str:
+    """What an image is known by: the name of its file in a memory."""
+    return hashlib.sha256(encoded(sample)[0]).hexdigest()
+
+
+def save_features(folder: Path, network: str, features: Mapping[str, np.ndarray]) -> None:
+    """Write features [D] by the images' digests; `network` is the digest of what made them."""
+    if not features:
+        return
+    stacked = np.stack([np.asarray(row, np.float16) for row in features.values()])
+    metadata = {"network": network, "images": json.dumps(list(features))}
+    write_bytes(folder / FILE_NAME, save({"features": stacked}, metadata))
+
+
+def load_features(folder: Path, network: str) -> dict[str, np.ndarray]:
+    """The features that this network made; empty if there are none that can be used."""
+    path = folder / FILE_NAME
+    if not path.is_file():
+        return {}
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            names, rows = json.loads(metadata["images"]), file.get_tensor("features")
+            if metadata["network"] != network:
+                return {}
+        if len(names) != len(rows) or rows.ndim != 2 or not np.isfinite(rows).all():
+            raise ValueError(f"{len(names)} names for features {rows.shape}")
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+        _log.warning("%s is damaged and is computed anew: %s", path, error)
+        return {}
+    return dict(zip(names, rows, strict=True))
