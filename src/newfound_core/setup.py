@@ -19,4 +19,5 @@ setup(
     description="Adaptation, domain generalisation and open-world recognition as PyTorch modules.",
     license="Apache-2.0",
     tests_require=["pytest"],
+    entry_points={"console_scripts": ["package = newfound_core.packages.__main__:main"]},
 )

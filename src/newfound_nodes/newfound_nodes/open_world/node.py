@@ -36,6 +36,7 @@ from newfound_nodes.open_world.messages import (
     learning_message,
     unknown_message,
 )
+from newfound_nodes.open_world.package_services import PackageServices
 from newfound_nodes.open_world.parameters import (
     PARAMETERS,
     detector_config,
@@ -84,13 +85,15 @@ class OpenWorldDetector(PerceptionNode):
         self._detector: Detector | None = None
         self._replay: LateSubscriberReplay | None = None  # of ~/unknowns
         super().__init__(name, **node_arguments)
+        changes = MutuallyExclusiveCallbackGroup()
         self._knowledge_services = KnowledgeServices(
-            self,
-            MutuallyExclusiveCallbackGroup(),
-            lambda: self.session if self.state() == State.PRIMARY_STATE_ACTIVE else None,
-            lambda: learning_options(self.param),
+            self, changes, self._active_session, lambda: learning_options(self.param)
         )
+        PackageServices(self, changes, self._active_session, lambda: learning_options(self.param))
         self.create_service(Trigger, "~/reset_adaptation", self._reset_adaptation)
+
+    def _active_session(self) -> OpenWorldSession | None:
+        return self.session if self.state() == State.PRIMARY_STATE_ACTIVE else None
 
     def outputs(self) -> Mapping[str, Output]:
         """Those of the node, and vision_msgs' message where it is installed."""

@@ -43,6 +43,18 @@ PARAMETERS = (
         "",
         "Folder of the knowledge base; empty: newfound/<name of the node> below $ROS_HOME.",
     ),
+    Parameter(
+        "package_keys",
+        "",
+        "Folder with signing.pem and trusted/*.pub for packages; empty: newfound/keys below "
+        "$ROS_HOME.",
+    ),
+    Parameter(
+        "signed_packages_only",
+        True,
+        "Import packages only if a trusted key has signed them; false: any package.",
+        live=True,
+    ),
     Parameter("versions_kept", 10, "Versions of the knowledge kept on disk.", 2, 1000),
     *BACKEND_PARAMETERS,
     # Adaptation.

@@ -54,6 +54,8 @@ from newfound_core.knowledge.labels import (
 )
 from newfound_core.learning.job import Job, JobState, JobStatus, LearningOptions
 from newfound_core.models import check_device
+from newfound_core.packages import Package
+from newfound_core.packages.classes import export_class
 from newfound_nodes.open_world.learning_queue import COMMAND, LearningQueue
 from newfound_nodes.open_world.light import LightFollower, decode_shift, encode_shift
 from newfound_runtime.services import RequestError
@@ -203,6 +205,7 @@ class OpenWorldSession:
         options: LearningOptions,
         *,
         extend: bool = False,
+        source: str = "request",
     ) -> tuple[str, int]:
         """Queue a job; returns its id and how many are before it.
 
@@ -226,9 +229,7 @@ class OpenWorldSession:
                     f"{len(found)} usable images, at least {FEWEST_IMAGES} are needed. {problem}"
                 )
                 raise RequestError("BAD_IMAGES", reason.strip())
-            sources = dict.fromkeys(crops, f"unknown {unknown_id}") | dict.fromkeys(
-                given, "request"
-            )
+            sources = dict.fromkeys(crops, f"unknown {unknown_id}") | dict.fromkeys(given, source)
             light = encode_shift(self.light.shift())
             job = Job(label, options=options, sources=sources, unknown_id=unknown_id, light=light)
             name, before = self.jobs.add(job, found)
@@ -257,6 +258,14 @@ class OpenWorldSession:
             raise RequestError("LABEL_EXISTS", f"it is being learned already, as {entry.label!r}")
         crops = {f"crop_{number:03d}.jpg": c.image for number, c in enumerate(entry.crops)}
         return entry.id, crops
+
+    def export(self, label: str, robot: str) -> Package:
+        """A class with its remembered images."""
+        in_use = self.in_use
+        known = find_label(normalise_label(label), in_use.knowledge.labels)
+        if known is None:
+            raise RequestError("UNKNOWN_LABEL", f"no class {label[:100]!r}")
+        return export_class(self._base.folder(in_use.version), known, robot)
 
     def dismiss(self, unknown_id: str) -> None:
         """Do not announce an unknown object again."""

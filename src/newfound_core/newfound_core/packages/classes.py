@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A learned class as a package, and its way into another knowledge base.
+
+A package of a class has its remembered images. The robot that imports it learns the class from
+them, with its own network and the checks of any other job: so the network may be another one, and
+what does not fit is rejected and leaves everything as it was.
+"""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from newfound_core.checkpoint import MEMORY_NAME
+from newfound_core.errors import NewfoundError
+from newfound_core.knowledge.contents import Knowledge, read_knowledge, write_learned_in
+from newfound_core.knowledge.knowledge_base import KnowledgeBase
+from newfound_core.knowledge.labels import find_label, label_problem, normalise_label
+from newfound_core.learning.job import Job, JobFolders, JobState, JobStatus, LearningOptions
+from newfound_core.learning.learn import finish_job
+from newfound_core.open_world.memory import Memory, Sample
+from newfound_core.open_world.memory_features import content_digest
+from newfound_core.open_world.memory_store import encoded, load_memory
+from newfound_core.packages.archive import Package, PackageError
+
+MOST_IMAGES = 200
+_MOST_PIXELS = 16_000_000  # of one image
+
+
+def export_class(version: Path, label: str, robot: str = "") -> Package:
+    """A class of a version of a knowledge base, or of any open-world checkpoint."""
+    memory = load_memory(version / MEMORY_NAME)
+    known = find_label(label, memory.labels)
+    if known is None:
+        raise PackageError(
+            f"no class {label!r} with remembered images; there are {', '.join(memory.labels[:20])}"
+        )
+    return _package(memory, known, robot)
+
+
+def _package(memory: Memory, label: str, robot: str) -> Package:
+    entries: list[dict[str, Any]] = []
+    files: dict[str, bytes] = {}
+    for sample in memory.samples(label):
+        content, extension = encoded(sample)
+        name = f"images/{content_digest(sample)}.{extension}"
+        files[name] = content
+        entries.append({"file": name, "held_out": sample.held_out})
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return Package("class", label, {"images": entries}, files, {"made": made, "robot": robot})
+
+
+def class_images(package: Package) -> dict[str, bytes]:
+    """The images of a class, by names that a job takes; a PackageError if it is none."""
+    if package.kind != "class":
+        raise PackageError(f"it holds a {package.kind}, no class")
+    if problem := label_problem(normalise_label(package.name)):
+        raise PackageError(problem)
+    entries = package.details.get("images")
+    if set(package.details) != {"images"} or not isinstance(entries, list) or not entries:
+        raise PackageError("it lists no images")
+    if len(entries) > MOST_IMAGES:
+        raise PackageError(f"it has {len(entries)} images, at most {MOST_IMAGES} are taken")
+    found: dict[str, bytes] = {}
+    for entry in entries:
+        if not isinstance(entry, dict) or set(entry) != {"file", "held_out"}:
+            raise PackageError("its list of images has a wrong form")
+        name = entry["file"]
+        if not isinstance(name, str) or name not in package.files:
+            raise PackageError(f"the image {str(name)[:100]!r} is not in it")
+        _check_image(name, package.files[name])
+        found[name.removeprefix("images/")] = package.files[name]
+    if set(package.files) != {entry["file"] for entry in entries}:
+        raise PackageError("it has files that are no images of the class")
+    return found
+
+
+def _check_image(name: str, content: bytes) -> None:
+    """Refuse what is no picture, or one that would not fit into memory."""
+    size = image_size(content)
+    if size is None:
+        raise PackageError(f"{name} is no image")
+    if size[0] * size[1] > _MOST_PIXELS:
+        raise PackageError(f"{name} has {size[0]} x {size[1]} pixels: too many")
+    try:
+        Sample(content, "").pixels()
+    except NewfoundError as error:
+        raise PackageError(f"{name} cannot be decoded: {error}") from error
+
+
+def image_size(content: bytes) -> tuple[int, int] | None:
+    """Width and height as a JPEG or PNG file says, without decoding it; None if it does not."""
+    from io import BytesIO
+
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(BytesIO(content), formats=["JPEG", "PNG"]) as image:
+            return image.size
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError):
+        return None
+
+
+def import_class(
+    root: Path, package: Package, options: LearningOptions | None = None, *, extend: bool = False
+) -> JobStatus:
+    """Learn a packaged class in a knowledge base that no node is using.
+
+    Returns the status of the job, which may be that it was rejected. `extend`: a class that is
+    known already gets further views.
+    """
+    images = class_images(package)
+    base: KnowledgeBase[Knowledge] = KnowledgeBase(root, read_knowledge)
+    try:
+        opened = base.open()
+        knowledge = opened.content
+        if not knowledge.can_learn:
+            raise PackageError(f"{root} came without a memory: it would forget what it knows")
+        label = normalise_label(package.name)
+        known = find_label(label, knowledge.labels)
+        if known is not None and not extend:
+            raise PackageError(f"a class {known!r} is known already: --extend adds to it")
+        label = known or label
+        sources = dict.fromkeys(images, package_source(package))
+        folders = JobFolders(root / "jobs")
+        job = Job(label, options=options or LearningOptions(), sources=sources)
+        name = folders.create(job, images)
+        result = finish_job(folders[name].path)
+        status = JobStatus.ended(name, label, result)
+        if result.state is JobState.DONE:
+            expected = [*knowledge.labels, *([] if known else [label])]
+            none = torch.zeros(knowledge.model.head.dimension)
+            lights = {**knowledge.learned_in, **({} if known else {label: none})}
+            write_learned_in(folders[name].result_path, lights)
+            reason = f"imported {label!r}"
+            version = base.adopt(folders[name].result_path, expected, reason, name)
+            base.switch(version)
+            status = replace(status, version=version)
+        folders.finish(name, status)
+        return status
+    finally:
+        base.close()
+
+
+def package_source(package: Package) -> str:
+    """What the memory says of where an image came from."""
+    robot = package.provenance.get("robot", "")
+    return f"package {package.digest[:12]} {robot}".strip()
