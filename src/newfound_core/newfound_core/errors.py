@@ -60,3 +60,11 @@ class UnknownVersionError(KnowledgeError):
 
 class DamagedError(KnowledgeError):
     """A version, or all of them, cannot be read."""
+
+
+class RecordingError(NewfoundError):
+    """A recording that cannot be played; says what was found and what to do."""
+
+
+class FrameError(NewfoundError):
+    """One frame cannot be shown; others may be."""

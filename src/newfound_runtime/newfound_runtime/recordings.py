@@ -25,18 +25,12 @@ import numpy as np
 from sensor_msgs.msg import CameraInfo
 from std_msgs.msg import Header
 
-from newfound_core.errors import NewfoundError
+from newfound_core.errors import FrameError, RecordingError
+
+__all__ = ["FrameError", "Recording", "RecordingError", "RecordingOptions", "open_recording"]
 
 DEFAULT_RATE = 10.0  # Hz, for images without a rate of their own
 JPEG_QUALITY = 90
-
-
-class RecordingError(NewfoundError):
-    """A recording that cannot be played; says what was found and what to do."""
-
-
-class FrameError(NewfoundError):
-    """One frame cannot be shown; others may be."""
 
 
 @dataclass(frozen=True)
