@@ -34,6 +34,7 @@ METHODS: dict[str, Method] = {
     "bn": _CLASSIFIER,  # places: the baseline
     "wbn": _CLASSIFIER,  # places: known or latent domains, by its option `latent`
     "bsf": _CLASSIFIER,
+    "mda": _CLASSIFIER,  # latent domains, assigned by a branch or by centres of clusters
     "ncm": _OPEN_WORLD,
     "nno": _OPEN_WORLD,
     "deepnno": _OPEN_WORLD,

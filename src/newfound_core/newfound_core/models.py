@@ -19,6 +19,7 @@ from newfound_core.backbones import Backbone, build_backbone
 from newfound_core.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from newfound_core.classifier import Classifier
 from newfound_core.errors import CheckpointError, ConfigError, NewfoundError
+from newfound_core.latent import LatentClassifier, LatentConfig
 from newfound_core.metadata import BackboneSpec, Metadata, Provenance
 from newfound_core.open_world.heads import HEADS
 from newfound_core.open_world.model import OpenWorldModel
@@ -142,8 +143,9 @@ def save_model(
 
 def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
     """The method of a model and its options, from which `build_model` makes it again."""
-    if isinstance(model, OpenWorldModel):
-        return model.head.name, model.options()
+    if isinstance(model, OpenWorldModel | LatentClassifier):
+        name = "mda" if isinstance(model, LatentClassifier) else model.head.name
+        return name, model.options()
     rejection = getattr(model, "rejection", None)
     more = {"rejection": rejection.options()} if rejection is not None else {}
     if isinstance(model, WbnClassifier):
@@ -175,6 +177,15 @@ def check_device(device: str | torch.device) -> torch.device:
 
 def _source(backbone: Backbone, metadata: Metadata) -> nn.Module:
     return Classifier(backbone, len(metadata.labels), **metadata.options)
+
+
+def _latent(backbone: Backbone, metadata: Metadata) -> nn.Module:
+    names = ("output_norm", "rejection", "source_confidence")
+    of_model = {n: metadata.options[n] for n in names if n in metadata.options}
+    config = LatentConfig(**{n: v for n, v in metadata.options.items() if n not in names})
+    if config.domains != len(metadata.domains):
+        raise ConfigError(f"{config.domains} domains have {len(metadata.domains)} names")
+    return LatentClassifier(backbone, len(metadata.labels), config, **of_model)
 
 
 def _places(backbone: Backbone, metadata: Metadata) -> nn.Module:
@@ -221,6 +232,7 @@ def _check_domains(metadata: Metadata, count: int) -> None:
 BUILDERS: dict[str, Callable[[Backbone, Metadata], nn.Module]] = {
     "source": _source,
     **dict.fromkeys(("bn", "wbn", "bsf"), _places),
+    "mda": _latent,
     **dict.fromkeys(HEADS, _open_world),
     "regions": _regions,
 }

@@ -11,6 +11,7 @@ import torch
 from newfound_core.backbones import Backbone, build_backbone
 from newfound_core.classifier import Classifier
 from newfound_core.detection.region_network import RegionConfig, RegionNetwork
+from newfound_core.latent import LatentClassifier, LatentConfig
 from newfound_core.models import save_model
 from newfound_core.open_world.heads import build_head
 from newfound_core.open_world.inputs import Inputs
@@ -62,13 +63,14 @@ def save(
 
     `rejects` is the probability with which it calls any image unknown; None: it cannot.
     """
-    domains = DOMAINS if method in ("wbn", "bsf") else ()
+    domains = DOMAINS if method in ("wbn", "bsf", "mda") else ()
     count = len(labels)
     model = {
         "source": lambda: Classifier(backbone, count),
         "bn": lambda: PlaceClassifier(backbone, count),
         "wbn": lambda: WbnClassifier(backbone, count, len(domains)),
         "bsf": lambda: BsfClassifier(backbone, count, len(domains)),
+        "mda": lambda: LatentClassifier(backbone, count, LatentConfig(0, len(domains))),
     }[method]()
     if rejects is not None:
         model.rejection = Rejection(backbone.feature_dim, count, RejectionConfig("energy"))

@@ -13,6 +13,7 @@ from newfound_core.backbones.contract import global_pool
 from newfound_core.classifier import Classifier
 from newfound_core.errors import ConfigError, ExportError
 from newfound_core.export import InferenceGraph, export_onnx, export_program
+from newfound_core.latent import LatentClassifier, LatentConfig
 from newfound_core.open_world.heads import build_head
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.places import BsfClassifier, PlaceClassifier, WbnClassifier
@@ -47,6 +48,14 @@ MODELS = {
     ),
     "bsf": (
         lambda: BsfClassifier(network(), 5, 3),
+        ("logits", "domain_logits", "domain_weights"),
+    ),
+    "mda": (
+        lambda: LatentClassifier(network(), 5, LatentConfig(1, 3)),
+        ("logits", "domain_logits", "domain_weights"),
+    ),
+    "mda by centres": (
+        lambda: LatentClassifier(network(), 5, LatentConfig(0, 3, assignment="centres")),
         ("logits", "domain_logits", "domain_weights"),
     ),
     "open world": (open_world, ("embedding",)),

@@ -12,6 +12,7 @@ from torch import nn
 from newfound_core.backbones import build_backbone
 from newfound_core.classifier import Classifier
 from newfound_core.errors import CheckpointError, ConfigError
+from newfound_core.latent import LatentClassifier, LatentConfig
 from newfound_core.metadata import METHODS, Provenance
 from newfound_core.models import BUILDERS, load_model, save_model, write_model_card
 from newfound_core.open_world.heads import build_head
@@ -51,8 +52,23 @@ MAKE = {
     "wbn latent": lambda: WbnClassifier(network(), 3, 2, WbnConfig(latent=True)),
     "wbn on the default": lambda: WbnClassifier(network("efficientnet_lite0"), 3, 2),
     "bsf": lambda: BsfClassifier(network(), 3, 2),
+    "mda": lambda: LatentClassifier(network(), 3, LatentConfig(0, 2), output_norm=True),
+    "mda by centres": lambda: by_centres(
+        LatentClassifier(
+            network(),
+            3,
+            LatentConfig(0, 2, assignment="centres"),
+            rejection={"evidence": "energy"},
+        )
+    ),
+    "mda with its source": lambda: LatentClassifier(network(), 3, LatentConfig(1, 1)),
     **{m: lambda m=m: open_world(m) for m in ("ncm", "nno", "deepnno", "bdoc", "ridge_lda")},
 }
+
+
+def by_centres(model):
+    model.branches["target"].centres.normal_()
+    return model
 
 
 def rejecting(model):
