@@ -7,6 +7,8 @@ commands = (
     "evaluate_online",
     "train_places",
     "evaluate_places",
+    "train_latent",
+    "evaluate_latent",
     "train_openworld",
     "evaluate_openworld",
     "learn",

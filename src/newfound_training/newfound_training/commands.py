@@ -17,6 +17,8 @@ COMMANDS = {
     "export": "newfound_training.export",
     "train-places": "newfound_training.places.train",
     "evaluate-places": "newfound_training.places.evaluate",
+    "train-latent": "newfound_training.latent.train",
+    "evaluate-latent": "newfound_training.latent.evaluate",
     "train-openworld": "newfound_training.openworld.train",
     "evaluate-openworld": "newfound_training.openworld.evaluate",
     "train-detector": "newfound_training.detector.train",
@@ -77,6 +79,16 @@ def train_places() -> int:
 def evaluate_places() -> int:
     """Entry point of the executable `evaluate_places`."""
     return main(["evaluate-places", *sys.argv[1:]])
+
+
+def train_latent() -> int:
+    """Entry point of the executable `train_latent`."""
+    return main(["train-latent", *sys.argv[1:]])
+
+
+def evaluate_latent() -> int:
+    """Entry point of the executable `evaluate_latent`."""
+    return main(["evaluate-latent", *sys.argv[1:]])
 
 
 def train_openworld() -> int:

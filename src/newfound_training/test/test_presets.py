@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from newfound_core.frozen_features import split_frozen
+from newfound_core.frozen_features import frozen_parts, split_frozen
+from newfound_core.latent import from_source
 from newfound_core.open_world.heads import HEADS, build_head
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_training.commands import find
@@ -19,7 +20,13 @@ from newfound_training.source import build_classifier
 
 PRESETS = [
     (command, preset)
-    for command in ("train-source", "train-places", "train-openworld", "train-detector")
+    for command in (
+        "train-source",
+        "train-places",
+        "train-openworld",
+        "train-detector",
+        "train-latent",
+    )
     for preset in preset_names(command)
 ]
 THESIS_OPEN_WORLD = [p for p in preset_names("train-openworld") if p.startswith("thesis_")]
@@ -56,11 +63,21 @@ def region_model(options):
     return build_region_network(replace(options, weights="random"))
 
 
+def latent_model(options):
+    of_source = options_of("train-source", options.source_preset)
+    config = options.latent(options.source_domains, options.target_domains)
+    model = from_source(source_model(of_source), config)
+    for part in frozen_parts(model.backbone, options.frozen_stages):
+        part.requires_grad_(False)
+    return model
+
+
 BUILD = {
     "train-source": source_model,
     "train-places": place_model,
     "train-openworld": open_world_model,
     "train-detector": region_model,
+    "train-latent": latent_model,
 }
 
 
@@ -70,8 +87,10 @@ def test_the_network_of_a_preset_runs_and_has_something_to_train(command, preset
     model = BUILD[command](options).eval()
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     assert trained
+    preset = getattr(options, "source_preset", None)  # which names the network of some
+    size = options_of("train-source", preset).image_size if preset else options.image_size
     with torch.no_grad():
-        assert model(torch.zeros(1, 3, options.image_size, options.image_size)) is not None
+        assert model(torch.zeros(1, 3, size, size)) is not None
 
 
 @pytest.mark.parametrize("command", ["train-source", "train-places"])

@@ -135,6 +135,9 @@ class Task(ABC):
     def evaluate(self) -> dict[str, float]:
         """Metrics on held-out images."""
 
+    def after_backward(self) -> None:  # noqa: B027  most take gradients as they are
+        """Change the gradients of a step before the optimiser uses them."""
+
     def parameter_groups(self, lr: float, new_lr: float) -> list[dict[str, Any]]:
         """Parameter groups of the optimiser: the backbone at `lr`, the rest at `new_lr`."""
         old: list[nn.Parameter] = []
@@ -234,6 +237,7 @@ def _step(
         terms = {k: v / run.process_group.world_size for k, v in task.loss(batch).items()}
         total = torch.stack(list(terms.values())).sum()
     backward(total, optimizer, run.process_group)
+    task.after_backward()
     optimizer.step()
     return {k: v.detach() for k, v in terms.items()}
 
