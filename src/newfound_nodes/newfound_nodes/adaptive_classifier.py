@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Classifies the camera's images with a network that keeps itself aligned with what it sees."""
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 
 from newfound_core.errors import ConfigError, NewfoundError
 from newfound_core.onda import OndaConfig, OndaStatus
+from newfound_core.onda.folding import logits_of
 from newfound_msgs.msg import AdaptationStatus, Classification
 from newfound_nodes.adaptation import interface
 from newfound_nodes.adaptation.interface import AdaptationServices, status_message
@@ -36,12 +38,12 @@ class AdaptiveClassifier(ModelNode):
     """One `Classification` for each image; ONDA follows the stream in another thread."""
 
     NAME = "adaptive_classifier"
-    METHODS = ("source",)
+    METHODS = ("source", "mda")
     PARAMETERS = (
         Parameter(
             "checkpoint",
             "sim_workbench",
-            "Folder of a checkpoint of method source, or the name of a shipped one.",
+            "Folder of a checkpoint of method source or mda, or the name of a shipped one.",
         ),
         *interface.PARAMETERS,
         Parameter(
@@ -66,6 +68,7 @@ class AdaptiveClassifier(ModelNode):
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
         self._adaptation: Adaptation | None = None
         self._header: Any = None  # of the last image
+        self._domain_weights: deque[np.ndarray] = deque()  # of the last images
         self._persistence: Persistence | None = None
         self._save_timer: Any = None
         super().__init__(name, **node_arguments)
@@ -137,6 +140,7 @@ class AdaptiveClassifier(ModelNode):
         if self._save_timer is not None:
             self.destroy_timer(self._save_timer)
         self._save_timer = self._adaptation = self._persistence = self._header = None
+        self._domain_weights.clear()
         super().unload()
 
     # Frames ------------------------------------------------------------------------------
@@ -153,7 +157,9 @@ class AdaptiveClassifier(ModelNode):
         """One image in, its class out."""
         adaptation = self._adaptation
         updates = adaptation.report().updates if adaptation else 0
-        probabilities = probabilities_of(self.inference([frame.rgb])[0])
+        output = self.inference([frame.rgb])
+        self.note_domains(output)
+        probabilities = probabilities_of(logits_of(output)[0])
         answer = self.answer(probabilities)
         message = Classification(
             header=frame.header,
@@ -169,6 +175,14 @@ class AdaptiveClassifier(ModelNode):
             adaptation.count_frame(message.entropy)
         if self.wanted(DEBUG_OUTPUT):
             self._show(frame, message)
+
+    def note_domains(self, output: Any) -> None:
+        """Remember to which domains the last images belonged, if the model has any."""
+        weights = getattr(output, "domain_weights", None)
+        if weights is not None and weights.shape[1]:
+            self._domain_weights.append(weights[0].detach().cpu().double().numpy())
+            while len(self._domain_weights) > self.param("frames_per_update"):
+                self._domain_weights.popleft()
 
     def _show(self, frame: Frame, message: Classification) -> None:
         caption = f"{message.label or 'unknown'}  {message.confidence:.0%}"
@@ -213,7 +227,12 @@ class AdaptiveClassifier(ModelNode):
     def publish_status(self) -> None:
         """Publish the state of adaptation, if it has a subscriber."""
         if self.state() == State.PRIMARY_STATE_ACTIVE and self.wanted("adaptation"):
-            self.publish("adaptation", status_message(self._adaptation, self._header))
+            message = status_message(self._adaptation, self._header)
+            if weights := list(self._domain_weights):
+                mean = np.mean(weights, 0)
+                message.node_names = list(self.loaded.metadata.domains)
+                message.node_weights = (mean / mean.sum()).tolist()
+            self.publish("adaptation", message)
 
     def health(self) -> Status:
         """How the stream does, and whether it is followed."""

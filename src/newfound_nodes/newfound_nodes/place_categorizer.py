@@ -118,6 +118,7 @@ class PlaceCategorizer(AdaptiveClassifier):
     def process(self, frame: Frame) -> None:
         """One image in, its place out."""
         output = self.inference([frame.rgb])
+        self.note_domains(output)
         seen = probabilities_of(output.logits[0])
         filtered = self.param("filter")
         belief = self._follow(frame, seen) if filtered else seen

@@ -17,6 +17,7 @@ from newfound_core.onda import Onda, OndaConfig
 from newfound_core.onda.estimators import BatchEstimator
 from newfound_core.onda.onnx_folding import LEARN_EVERY
 from newfound_core.onda.watch import Answer, Watch
+from newfound_core.testing import tiny
 from newfound_msgs.msg import AdaptationStatus, Classification
 from newfound_nodes.adaptive_classifier import AdaptiveClassifier
 from newfound_runtime import perception_node
@@ -407,3 +408,40 @@ def test_a_node_without_its_checkpoint_leaves_the_others_of_its_container_alone(
     assert container.returncode == 0
     assert text.count("ERROR") == 1
     assert "Traceback" not in text
+
+
+# Latent domains ------------------------------------------------------------------------------
+
+
+def test_a_model_with_latent_domains_serves_adapts_and_tells_them(ros, stream, tmp_path, picture):
+    camera = stream()
+    answers = ros.collect(Classification, f"{NODE}/classification")
+    reports = ros.collect(AdaptationStatus, f"{NODE}/adaptation")
+    chosen = {"checkpoint": str(tiny(tmp_path / "m", "mda")), "state_dir": str(tmp_path / "state")}
+    node = ros.started(AdaptiveClassifier, **chosen | QUICK)
+    camera = camera.connect(node)
+    camera.send(node)
+    answer = eventually(lambda: answers and answers[-1])
+    loaded = load_model(chosen["checkpoint"])
+    with torch.no_grad():
+        output = loaded.model(loaded.prepare([to_rgb(picture(1))]))
+    expected = output.logits[0].double().softmax(-1).numpy()
+    np.testing.assert_allclose(answer.probabilities, expected, atol=1e-6)
+    node.publish_status()
+    report = eventually(lambda: next((r for r in reports if r.frames), None))
+    assert list(report.node_names) == ["townhouse", "loft"]
+    np.testing.assert_allclose(report.node_weights, output.domain_weights[0], atol=1e-6)
+    assert math.isnan(report.domain_distance)
+    assert len(report.layers) == len(loaded.model.domain_layers())
+    camera.send(node)
+    updated(node, 1)
+
+
+def test_a_plain_model_is_composed_of_no_domains(running, ros):
+    reports = ros.collect(AdaptationStatus, f"{NODE}/adaptation")
+    node, camera, answers = running()
+    camera.send(node)
+    eventually(lambda: answers)
+    node.publish_status()
+    report = eventually(lambda: reports and reports[-1])
+    assert (list(report.node_names), list(report.node_weights)) == ([], [])

@@ -207,7 +207,7 @@ class AdaptationServices:
 def status_message(adaptation: Adaptation | None, header: Any) -> AdaptationStatus:
     """What is so now; without adaptation, that it is off."""
     message = AdaptationStatus(message=_text(adaptation), entropy=math.nan)
-    message.agreement = message.confidence_drop = math.nan
+    message.agreement = message.confidence_drop = message.domain_distance = math.nan
     if header is not None:
         message.header = header
     if adaptation is None:
