@@ -31,6 +31,7 @@ _OPEN_WORLD = Method("head.means.value", infinite=("head.rejection_threshold",))
 
 METHODS: dict[str, Method] = {
     "source": _CLASSIFIER,  # a plain classifier; ONDA starts from it
+    "adagraph": _CLASSIFIER,  # the same, with a graph of domains
     "bn": _CLASSIFIER,  # places: the baseline
     "wbn": _CLASSIFIER,  # places: known or latent domains, by its option `latent`
     "bsf": _CLASSIFIER,

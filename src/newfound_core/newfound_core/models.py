@@ -30,6 +30,7 @@ from newfound_core.places import (
     WbnClassifier,
     WbnConfig,
 )
+from newfound_core.predictive.model import AdaGraphClassifier
 from newfound_core.preprocessing import Preprocessing
 from newfound_core.storage import write_bytes
 from newfound_core.tensors import load_into
@@ -84,6 +85,11 @@ def model_of(checkpoint: Checkpoint) -> nn.Module:
     tensors = {k: t.float() if t.dtype == torch.float16 else t
                for k, t in checkpoint.tensors.items()}  # fmt: skip
     load_into(model, tensors, str(checkpoint.directory))
+    if isinstance(model, AdaGraphClassifier):
+        try:
+            model.check_graph()
+        except NewfoundError as error:
+            raise CheckpointError(f"{checkpoint.directory}: {error}") from error
     return model.eval()
 
 
@@ -156,7 +162,9 @@ def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
         return "bn", more
     if isinstance(model, Classifier):
         names = ("output_norm", "adaptive_layers", "source_confidence")
-        return "source", {name: getattr(model, name) for name in names} | more
+        more |= {name: getattr(model, name) for name in names}
+        graph = model.options() if isinstance(model, AdaGraphClassifier) else {}
+        return "adagraph" if graph else "source", graph | more
     from newfound_core.detection.region_network import RegionNetwork
 
     if isinstance(model, RegionNetwork):
@@ -186,6 +194,10 @@ def _latent(backbone: Backbone, metadata: Metadata) -> nn.Module:
     if config.domains != len(metadata.domains):
         raise ConfigError(f"{config.domains} domains have {len(metadata.domains)} names")
     return LatentClassifier(backbone, len(metadata.labels), config, **of_model)
+
+
+def _adagraph(backbone: Backbone, metadata: Metadata) -> nn.Module:
+    return AdaGraphClassifier(backbone, len(metadata.labels), **metadata.options)
 
 
 def _places(backbone: Backbone, metadata: Metadata) -> nn.Module:
@@ -231,6 +243,7 @@ def _check_domains(metadata: Metadata, count: int) -> None:
 
 BUILDERS: dict[str, Callable[[Backbone, Metadata], nn.Module]] = {
     "source": _source,
+    "adagraph": _adagraph,
     **dict.fromkeys(("bn", "wbn", "bsf"), _places),
     "mda": _latent,
     **dict.fromkeys(HEADS, _open_world),

@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from newfound_core.backbones import Backbone, build_backbone
 from newfound_core.classifier import Classifier
 from newfound_core.detection.region_network import RegionConfig, RegionNetwork
 from newfound_core.latent import LatentClassifier, LatentConfig
-from newfound_core.models import save_model
+from newfound_core.models import load_model, save_model
+from newfound_core.onda.statistics import NormalizationLayers
 from newfound_core.open_world.heads import build_head
 from newfound_core.open_world.inputs import Inputs
 from newfound_core.open_world.learner import learn_step
@@ -22,6 +24,17 @@ from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.open_world.ridge_lda import RidgeLda
 from newfound_core.open_world.step_config import StepConfig
 from newfound_core.places import BsfClassifier, PlaceClassifier, WbnClassifier
+from newfound_core.predictive import (
+    AdaGraphClassifier,
+    DomainGraph,
+    Field,
+    GraphConfig,
+    Node,
+    RegressionConfig,
+    Schema,
+)
+from newfound_core.predictive.measured import NAMES as MEASURED
+from newfound_core.predictive.measured import measured_fields
 from newfound_core.preprocessing import Preprocessing, default_preprocessing
 from newfound_core.rejection import Rejection, RejectionConfig
 
@@ -77,6 +90,38 @@ def save(
         model.rejection.slope.fill_(1e-6)
         model.rejection.bias.fill_(math.log(1 / rejects - 1))
     return save_model(folder, model, labels, preprocessing, domains=domains)
+
+
+def tiny_adagraph(folder: Path) -> Path:
+    """A tiny source network with a graph of four domains: two lights, two cameras."""
+    loaded = load_model(tiny(folder.with_name(f"{folder.name}_source")))
+    rows = len(NormalizationLayers(loaded.model).row_layer)
+    generator = torch.Generator().manual_seed(0)
+    nodes = [
+        Node(
+            f"{light}_{camera}",
+            {"light": light, "camera": camera}
+            | dict.fromkeys(MEASURED, float(number))
+            | {"luminance": -3.0 if light == "night" else -1.0},
+            20,
+        )
+        for number, (light, camera) in enumerate(product(("day", "night"), ("kinect", "webcam")))
+    ]
+    schema = Schema((Field("light"), Field("camera"), *measured_fields()))
+    schema = schema.fitted([n.metadata for n in nodes])
+    mean = 0.3 * torch.randn(len(nodes), rows, generator=generator)
+    variance = 0.5 + torch.rand(len(nodes), rows, generator=generator)
+    config = GraphConfig(
+        described=RegressionConfig("additive"),
+        measured=RegressionConfig("kernel"),
+        both=RegressionConfig("additive", ridge=0.3, measured_weight=0.5),
+        prior_frames=10.0,
+        whitening=tuple(map(tuple, (5 * np.eye(len(MEASURED))).tolist())),
+    )
+    graph = DomainGraph(schema, nodes, mean, variance, config)
+    assert isinstance(loaded.model, Classifier)
+    model = AdaGraphClassifier.around(loaded.model, graph)
+    return save_model(folder, model, loaded.labels, loaded.metadata.preprocessing)
 
 
 def square(colour: tuple[int, int, int], seed: int = 0) -> np.ndarray:

@@ -47,6 +47,7 @@ from newfound_core.onda.safeguards import (
     BalancedMemory,
     LatestFrames,
     Observation,
+    Prior,
     RedundancyFilter,
     Settling,
     appearance,
@@ -75,6 +76,7 @@ class OndaStatus:
     alarms: int = 0  # times the alarm restored the source
     last_alarm: str = ""  # why it last did, and at which frame
     resting: bool = False  # the source serves: no need to adapt, or after an alarm
+    start: str = "source"  # name of the statistics that the adapter began with
     confidence_drop: float = math.nan  # of the source, against its own images
     agreement: float = math.nan  # with a certain source, 0 to 1; NaN while that is not known
 
@@ -115,7 +117,7 @@ class Onda:
         self._inline, self._logits = inline, logits
         self._lock = threading.RLock()
         self._layers = NormalizationLayers(network, self.config.layers)
-        self._source = self._online = self._layers.read()
+        self._source = self._start = self._online = self._layers.read()
         self._fingerprint = self._layers.fingerprint(self._source)
         self._estimator = self._build_estimator()
         self._folded: Folding | None = None
@@ -127,6 +129,7 @@ class Onda:
         watched = self.config.alarm or self.config.confidence_drop > 0
         self._watch = Watch(self._layers, logits) if watched else None
         self._settling = Settling()
+        self._prior = Prior()
         self._status = OndaStatus()
         self._since_update = self._offered = 0
         self._restart_watch()
@@ -165,7 +168,7 @@ class Onda:
         """
         logits = []
         while len(frames):
-            count = max(1, self.config.frames_per_update - self._since_update)
+            count = max(1, self._frames_due() - self._since_update)
             chunk, frames = as_batch(frames[:count]), frames[count:]
             each = [slice(i, i + 1) for i in range(len(chunk))]
             logits.append(self._logits(self._run(chunk, each)))
@@ -285,16 +288,20 @@ class Onda:
     def pending_update(self) -> PendingUpdate | None:
         """The update that is due, once; None while too few frames have counted."""
         with self._lock:
-            if not self._follows() or self._since_update < self.config.frames_per_update:
+            due = self._frames_due()
+            if not self._follows() or self._since_update < due:
                 return None
             self._since_update = 0
-            drawn = self._memory.draw(self.config.frames_per_update)
+            drawn = self._memory.draw(due)
             if len(drawn) < 2:  # no variance in a single frame
                 return None
             samples = [observation.sample for observation in drawn]
             return PendingUpdate(
                 self._estimator, samples, self._online, self._generation, self._comparison()
             )
+
+    def _frames_due(self) -> int:
+        return self._prior.frames_due(self.config.frames_per_update)
 
     def _comparison(self) -> Callable[[], Sequence[Any]]:
         """What compares the frames of an update with the source; nothing if nobody watches."""
@@ -311,6 +318,7 @@ class Onda:
                 self._status.rejected += 1
                 return False
             momentum = self._settling.momentum(self.config, self._online, update.estimate)
+            momentum = self._prior.momentum(momentum, self._frames_due())
             step = momentum * update.estimate.share
             self._online = self._online.lerp(update.estimate.statistics, step)
             self._status.updates += 1
@@ -322,7 +330,7 @@ class Onda:
     def _serve(self) -> None:
         served = self._source if self._resting() else self._online
         if self.config.anchor and not self._resting():
-            served = self._source.lerp(self._online, self.config.anchor_online_share)
+            served = self._start.lerp(self._online, self.config.anchor_online_share)
         self._layers.write(served)
         if self._folded is not None:
             self._folded.refresh(served)
@@ -342,6 +350,17 @@ class Onda:
 
     # State
 
+    @property
+    def source(self) -> Statistics:
+        """The statistics that the network was given with."""
+        return self._source
+
+    @property
+    def online(self) -> Statistics:
+        """The statistics that follow the stream."""
+        with self._lock:
+            return self._online
+
     def drift(self) -> Drift:
         """Distance of the online statistics from the source."""
         with self._lock:
@@ -354,10 +373,37 @@ class Onda:
             return replace(self._status, resting=self._resting(), confidence_drop=drop)
 
     def reset(self) -> None:
-        """Return to the source statistics and forget the frames gathered so far."""
+        """Return to the statistics it began with and forget the frames gathered so far."""
         with self._lock:
-            self._restart_watch()
-            self._switch_to(self._source)
+            self._restart_watch(resting=self._start is self._source)
+            self._switch_to(self._start)
+
+    def start_from(
+        self,
+        statistics: Statistics,
+        name: str,
+        *,
+        prior_frames: float | None = None,
+        keep_frames: bool = False,
+    ) -> None:
+        """Begin anew with these statistics, which `reset` and `anchor` return to from now on.
+
+        They count as `prior_frames` frames of the stream; None: the momentum is as ever. With
+        `keep_frames` the frames gathered so far still count, where that can be (`batch`). Drift
+        is measured from the source all the same.
+        """
+        self._layers.check(statistics)
+        like = self._source.mean
+        given = Statistics(statistics.mean.to(like), statistics.variance.to(like))
+        with self._lock:
+            self._start, self._status.start = given, name
+            self._prior = Prior(prior_frames)
+            if keep_frames and self.config.estimator == "batch" and not self._resting():
+                self._generation += 1
+                self._online = given
+                self._serve()
+            else:
+                self.reset()
 
     def freeze(self) -> None:
         """Keep the statistics as they are; predictions go on."""
@@ -429,3 +475,4 @@ class Onda:
             self._watch.clear()
         self._redundancy.clear()
         self._settling.restart()
+        self._prior.restart()

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from newfound_core.errors import ConfigError
 from newfound_core.onda.config import OndaConfig
 from newfound_core.onda.estimators import Estimate
 from newfound_core.onda.statistics import Statistics
@@ -212,6 +213,35 @@ class Settling:
     def restart(self) -> None:
         """The stream is a new one."""
         self._updates, self._usual = 0, None
+
+
+class Prior:
+    """Momentum after a start from predicted statistics, which stand for some frames.
+
+    An update of n frames, the latest of N since the start, then weighs n / (prior + N), as in a
+    mean over all of them, until that falls below the usual momentum. The first comes after half
+    as many frames as the others: what a domain really is like is news by then.
+    """
+
+    def __init__(self, frames: float | None = None) -> None:
+        if frames is not None and not 0 <= frames < math.inf:
+            raise ConfigError(f"prior_frames must be 0 or more, got {frames}")
+        self._frames, self._seen = frames, 0.0
+
+    def momentum(self, usual: float, frames: int) -> float:
+        """The momentum of an update of so many frames, which is about to be made."""
+        if self._frames is None:
+            return usual
+        self._seen += frames
+        return max(usual, frames / (self._frames + self._seen))
+
+    def frames_due(self, usual: int) -> int:
+        """How many frames the next update is of."""
+        return max(2, usual // 2) if self._frames is not None and not self._seen else usual
+
+    def restart(self) -> None:
+        """The statistics are the predicted ones again."""
+        self._seen = 0.0
 
 
 def difference(online: Statistics, estimate: Estimate) -> float:

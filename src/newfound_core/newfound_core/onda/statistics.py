@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from newfound_core.errors import BackboneError, CheckpointError
+from newfound_core.errors import BackboneError, CheckpointError, DataError
 from newfound_core.normalization import DomainBatchNorm
 from newfound_core.onda.config import OndaConfig, adapting_layers
 from newfound_core.storage import write_bytes
@@ -114,6 +114,15 @@ class NormalizationLayers:
             mean.copy_(statistics.mean[rows].view_as(mean))
             variance.copy_(statistics.variance[rows].view_as(variance))
             start = rows.stop
+
+    def check(self, statistics: Statistics) -> None:
+        """A DataError unless these are statistics of this network."""
+        rows, shapes = len(self.row_layer), (statistics.mean.shape, statistics.variance.shape)
+        if shapes != ((rows,), (rows,)) or not _valid(statistics.mean, statistics.variance):
+            raise DataError(
+                f"expected {rows} finite means and variances that are not negative, got shapes "
+                f"{[list(shape) for shape in shapes]}: they belong to another network"
+            )
 
     def fingerprint(self, source: Statistics) -> str:
         """Digest of the network's layers, parameters and source statistics."""

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A graph of domains: statistics for a domain never seen, composed from its description.
+
+AdaGraph (M. Mancini et al., CVPR 2019, arXiv:1903.07062). A node v is a known domain and holds the
+statistics of every normalisation layer; a new domain T takes weighted means of them,
+
+    theta_T = sum_v w_v(T) theta_v,       sum_v w_v = 1,
+
+with the weights of regression.py. `kernel` averages variances as they are, as the thesis does;
+`additive`, whose weights may be negative, averages their logarithms.
+
+Far from all domains a regression knows nothing. Where the nearest one is farther than any known
+domain is from its own neighbour, the weights blend into equal ones, and the prediction says so.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from newfound_core.errors import ConfigError, DataError
+from newfound_core.onda.statistics import Statistics
+from newfound_core.predictive.metadata import Encoded, Metadata, Schema, Value
+from newfound_core.predictive.regression import RegressionConfig, weights
+
+SMALLEST_VARIANCE = 1e-8  # before the logarithm
+# What is known of a domain: fields that somebody wrote down, that were measured, or both.
+Known = Literal["described", "measured", "both"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A known domain."""
+
+    name: str
+    metadata: dict[str, Value]
+    images: int  # that its statistics are from
+
+
+@dataclass(frozen=True)
+class GraphConfig:
+    """How a graph predicts, for each kind of knowledge."""
+
+    described: RegressionConfig = field(default_factory=RegressionConfig)
+    measured: RegressionConfig = field(default_factory=RegressionConfig)
+    both: RegressionConfig = field(default_factory=RegressionConfig)
+    prior_frames: float | None = None  # that a prediction stands for when ONDA goes on from it
+    # A change of measured fields that hardly two images of one domain show, and the matrix
+    # [measured, measured] that makes such changes comparable: see choice.change.
+    change_threshold: float = 3.0
+    whitening: tuple[tuple[float, ...], ...] = ()
+
+    def with_regression(self, known: Known, regression: RegressionConfig) -> "GraphConfig":
+        """The same with another regression for one kind of knowledge."""
+        changed: dict[str, Any] = {known: regression}
+        return replace(self, **changed)
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> "GraphConfig":
+        """Read what `asdict` wrote."""
+        kinds = ("described", "measured", "both")
+        matrix = tuple(map(tuple, values["whitening"]))
+        regressions = {name: RegressionConfig(**values[name]) for name in kinds}
+        return cls(**dict(values) | {"whitening": matrix} | regressions)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Statistics for a domain, and what they are composed of."""
+
+    statistics: Statistics
+    shares: dict[str, float]  # of known domains, 0 to 1, in falling order; they sum to 1
+    distance: float  # to the nearest known domain, in units of the schema
+    extrapolates: bool  # too far, or a category that no domain has
+    notes: tuple[str, ...]  # what was not used and why, for a person
+    weights: np.ndarray  # [nodes] sum to 1; negative ones are possible
+
+
+class DomainGraph:
+    """Known domains with their statistics."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        nodes: Sequence[Node],
+        mean: Tensor,
+        variance: Tensor,
+        config: GraphConfig | None = None,
+    ) -> None:
+        """`mean` and `variance` are [nodes, rows]."""
+        if len(nodes) < 2:
+            raise ConfigError(
+                f"a graph needs at least two domains, got {len(nodes)}: with the source alone "
+                "this is train-source"
+            )
+        if mean.shape != variance.shape or len(mean) != len(nodes):
+            raise DataError(
+                f"{len(nodes)} domains have statistics of shapes {list(mean.shape)} and "
+                f"{list(variance.shape)}"
+            )
+        self.schema, self.nodes = schema, tuple(nodes)
+        self.mean, self.variance = mean, variance
+        self.config = config or GraphConfig()
+        self._encoded = np.stack([schema.encode(node.metadata).columns for node in nodes])
+        if not np.isfinite(self._encoded).all():
+            raise DataError("every domain of a graph needs a value for each field of its schema")
+        self._is_measured = schema.columns(measured=True)
+
+    # Prediction
+
+    def predict(self, metadata: Metadata) -> Prediction:
+        """Statistics for a domain of this description, which may be incomplete."""
+        encoded = self.schema.encode(metadata)
+        if (same := self._same(metadata)) is not None:
+            found = np.eye(len(self.nodes))[same]
+            return self._composed(found, 0.0, False, (), RegressionConfig())
+        kind = self.known(encoded)
+        settings = getattr(self.config, kind)
+        one, others, unseen = self._compared(encoded, metadata, kind)
+        distance = _nearest(one, others, unseen)
+        radius = self._radius(np.isfinite(one), others)
+        far = distance > radius * (1 + 1e-9)
+        share = min(1.0, (distance - radius) / radius) if far and radius > 0 else float(far)
+        found = (1 - share) * weights(one, others, settings) + share / len(self.nodes)
+        notes = self._notes(encoded, metadata, far, distance, radius)
+        return self._composed(found, distance, far or unseen > 0, notes, settings)
+
+    def known(self, encoded: Encoded) -> Known:
+        """Which kind of knowledge a description is."""
+        described = bool((encoded.known & ~self._is_measured).any())
+        measured = bool((encoded.known & self._is_measured).any())
+        if described and measured and self.config.both.measured_weight > 0:
+            return "both"
+        return "described" if described or not measured else "measured"
+
+    def uses_measured(self, metadata: Metadata) -> bool:
+        """Whether measured fields would change the prediction for this description."""
+        given = {f.name: metadata[f.name] for f in self.schema.described if f.name in metadata}
+        if not self.schema.measured or self._same(given) is not None:
+            return False
+        described = self.schema.encode(given).known.any()
+        return not described or self.config.both.measured_weight > 0
+
+    def _same(self, metadata: Metadata) -> int | None:
+        """The node with exactly this description, if fields are described at all."""
+        names = [f.name for f in self.schema.described]
+        if not names or any(name not in metadata for name in names):
+            return None
+        for index, node in enumerate(self.nodes):
+            fields = (self.schema.field(name) for name in names)
+            if all(_equal(f.encode(metadata[f.name]), f.encode(node.metadata[f.name]))
+                   for f in fields):  # fmt: skip
+                return index
+        return None
+
+    def _compared(
+        self, encoded: Encoded, metadata: Metadata, kind: Known
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """The description and the nodes in the columns that count, and what is unseen of it."""
+        scale = np.ones(len(encoded.columns))
+        if kind == "both":
+            scale[self._is_measured] = self.config.both.measured_weight
+        one = encoded.columns * scale
+        one[self._is_measured if kind == "described" else []] = np.nan
+        # A category that no domain has is equally far from all, and tells nothing.
+        unseen = sum(
+            f.weight**2
+            for f in self.schema.fields
+            if f.name in metadata and f.encode(metadata[f.name]) is None
+        )
+        return one, self._encoded * scale, unseen
+
+    def _radius(self, known: np.ndarray, others: np.ndarray) -> float:
+        """The largest distance of a node from its neighbour."""
+        apart = others[:, known][:, None] - others[:, known][None]
+        distances = np.sqrt((apart**2).sum(2))
+        # Nodes that are alike in what is known are one place.
+        distances[distances < 1e-9] = np.inf
+        nearest = distances.min(1)
+        return float(nearest[np.isfinite(nearest)].max(initial=0.0))
+
+    def _notes(
+        self, encoded: Encoded, metadata: Metadata, far: bool, distance: float, radius: float
+    ) -> tuple[str, ...]:
+        written = {f.name for f in self.schema.described}
+        notes = [n for n in encoded.unknown if n.split(" ")[0] in written or n.split(" ")[0] in
+                 metadata]  # fmt: skip
+        if far:
+            notes.append(
+                f"the nearest domain is {distance:.2f} away, but known domains are at most "
+                f"{radius:.2f} from their neighbours: blended with the mean of all"
+            )
+        return tuple(notes)
+
+    def _composed(
+        self,
+        found: np.ndarray,
+        distance: float,
+        extrapolates: bool,
+        notes: tuple[str, ...],
+        settings: RegressionConfig,
+    ) -> Prediction:
+        total = np.abs(found).sum()
+        order = np.argsort(-np.abs(found), kind="stable")
+        shares = {self.nodes[i].name: float(abs(found[i]) / total) for i in order}
+        statistics = self.composed(found, settings)
+        return Prediction(statistics, shares, distance, extrapolates, notes, found)
+
+    def composed(self, found: np.ndarray, settings: RegressionConfig) -> Statistics:
+        """Weighted means of the nodes' statistics."""
+        weight = torch.from_numpy(found).to(self.mean)
+        mean = weight @ self.mean
+        if settings.regression == "additive":
+            return Statistics(
+                mean, (weight @ self.variance.clamp_min(SMALLEST_VARIANCE).log()).exp()
+            )
+        variance = weight @ self.variance
+        if settings.total_variance:
+            variance = variance + weight @ (self.mean - mean).square()
+        return Statistics(mean, variance.clamp_min(0))
+
+    # Other graphs
+
+    def without(self, index: int) -> "DomainGraph":
+        """The graph as if one domain had never been seen: its schema is fitted to the others."""
+        return self.of([i for i in range(len(self.nodes)) if i != index])
+
+    def of(self, indices: Sequence[int]) -> "DomainGraph":
+        """The graph of some of the domains."""
+        nodes = [self.nodes[i] for i in indices]
+        schema = self.schema.fitted([node.metadata for node in nodes])
+        rows = torch.as_tensor(indices)
+        return DomainGraph(schema, nodes, self.mean[rows], self.variance[rows], self.config)
+
+    def with_config(self, config: GraphConfig) -> "DomainGraph":
+        """The same domains with another regression."""
+        return DomainGraph(self.schema, self.nodes, self.mean, self.variance, config)
+
+    def to_values(self) -> dict[str, Any]:
+        """All but the statistics, as plain values for JSON."""
+        return {
+            "schema": self.schema.to_values(),
+            "nodes": [asdict(node) for node in self.nodes],
+            "config": asdict(self.config),
+        }
+
+
+def merge_equal(nodes: Sequence[Node], parts: Sequence[Statistics], schema: Schema) -> tuple[
+    list[Node], list[Statistics]
+]:  # fmt: skip
+    """Join domains with equal descriptions: a description must mean one set of statistics.
+
+    They are pooled by their numbers of images, the spread of their means counting as variance.
+    """
+    names = [f.name for f in schema.described]
+    groups: dict[Any, list[int]] = {}
+    for index, node in enumerate(nodes):
+        key = tuple(str(node.metadata[name]) for name in names) or index
+        groups.setdefault(key, []).append(index)
+    merged, pooled = [], []
+    for members in groups.values():
+        share = torch.tensor([float(nodes[i].images) for i in members])
+        share = share / share.sum()
+        means = torch.stack([parts[i].mean for i in members])
+        variances = torch.stack([parts[i].variance for i in members])
+        mean = share.to(means) @ means
+        variance = share.to(means) @ (variances + (means - mean).square())
+        first = nodes[members[0]]
+        metadata = dict(first.metadata)
+        for f in schema.measured:
+            values = [float(nodes[i].metadata[f.name]) for i in members]
+            metadata[f.name] = float(np.dot(share.numpy(), values))
+        images = sum(nodes[i].images for i in members)
+        joined = Node("+".join(nodes[i].name for i in members), metadata, images)
+        merged.append(first if len(members) == 1 else joined)
+        pooled.append(parts[members[0]] if len(members) == 1 else Statistics(mean, variance))
+    return merged, pooled
+
+
+def _equal(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+    return one is not None and other is not None and bool(np.allclose(one, other, atol=1e-12))
+
+
+def _nearest(one: np.ndarray, others: np.ndarray, unseen: float) -> float:
+    apart = np.where(np.isfinite(one), others - np.nan_to_num(one), 0.0)
+    return math.sqrt(float((apart**2).sum(1).min()) + unseen)

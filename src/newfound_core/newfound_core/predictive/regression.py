@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights with which known domains make up another one, from their encoded descriptions.
+
+`kernel` is the thesis's (AdaGraph, arXiv:1903.07062): with distances d_v to the known domains,
+
+    w_v = exp(-d_v² / (2 sigma)) / sum_k exp(-d_k² / (2 sigma))        (sigma is not squared)
+
+`additive` is ours: least squares of the statistics on an intercept and one term per column, the
+solution of least norm, or with `ridge` a penalty on it. In a matrix X of centred rows x_v,
+
+    w_v = 1/n + (x - mean) (X'X + ridge I)^-1 x_v
+
+Where domains are combinations of conditions it composes one never seen from its parts, and goes on
+along a number; the kernel can only average. Its weights sum to 1, too, but may be negative.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from newfound_core.errors import ConfigError
+
+Regression = Literal["kernel", "additive"]
+
+
+@dataclass(frozen=True)
+class RegressionConfig:
+    """How descriptions become weights."""
+
+    regression: Regression = "kernel"
+    sigma: float = 0.1  # of `kernel`
+    ridge: float = 0.0  # of `additive`
+    total_variance: bool = False  # of `kernel`: count the spread of the means as variance
+    measured_weight: float = 1.0  # of measured fields beside described ones; 0: not used
+
+    def __post_init__(self) -> None:
+        checks = {
+            "regression must be kernel or additive": self.regression in ("kernel", "additive"),
+            "sigma must be above 0": self.sigma > 0,
+            "ridge must not be negative": self.ridge >= 0,
+            "measured_weight must not be negative": self.measured_weight >= 0,
+        }
+        broken = [rule for rule, holds in checks.items() if not holds]
+        if broken:
+            raise ConfigError(f"{'; '.join(broken)}; got {self}")
+
+
+def weights(one: np.ndarray, others: np.ndarray, config: RegressionConfig) -> np.ndarray:
+    """The weight of each of the others, [n]; columns that are NaN in `one` do not count."""
+    known = np.isfinite(one)
+    if not known.any():
+        return np.full(len(others), 1 / len(others))
+    one, others = one[known], others[:, known]
+    if config.regression == "kernel":
+        return kernel_weights(((others - one) ** 2).sum(1), config.sigma)
+    return additive_weights(one, others, config.ridge)
+
+
+def kernel_weights(squared_distances: np.ndarray, sigma: float) -> np.ndarray:
+    """Softmax of -d² / (2 sigma): the ratios of the thesis, without 0 / 0 far away."""
+    exponents = -squared_distances / (2 * sigma)
+    found = np.exp(exponents - exponents.max())
+    return found / found.sum()
+
+
+def additive_weights(one: np.ndarray, others: np.ndarray, ridge: float) -> np.ndarray:
+    """The row of the smoother matrix of linear regression that belongs to `one`."""
+    mean = others.mean(0)
+    centred = others - mean
+    gram = centred.T @ centred + ridge * np.eye(others.shape[1])
+    return 1 / len(others) + (one - mean) @ np.linalg.pinv(gram, hermitian=True) @ centred.T

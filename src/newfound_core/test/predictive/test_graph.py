@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from newfound_core.errors import ConfigError
+from newfound_core.onda.statistics import Statistics
+from newfound_core.predictive import (
+    DomainGraph,
+    Field,
+    GraphConfig,
+    Node,
+    RegressionConfig,
+    Schema,
+)
+from newfound_core.predictive.graph import merge_equal
+
+LIGHTS, CAMERAS = ("day", "dusk", "night"), ("kinect", "webcam")
+CELLS = [c for c in product(LIGHTS, CAMERAS) if c != ("night", "webcam")]
+MISSING = {"light": "night", "camera": "webcam"}
+ROWS = 7
+
+
+def make(config=None, cells=CELLS, **options):
+    generator = torch.Generator().manual_seed(0)
+    nodes = [Node(f"{a}_{b}", {"light": a, "camera": b}, 20) for a, b in cells]
+    schema = Schema((Field("light"), Field("camera"))).fitted([n.metadata for n in nodes])
+    mean = torch.randn(len(nodes), ROWS, generator=generator, dtype=torch.float64)
+    variance = torch.rand(len(nodes), ROWS, generator=generator, dtype=torch.float64) + 0.1
+    return DomainGraph(schema, nodes, mean, variance, config or GraphConfig(**options))
+
+
+def test_the_kernel_is_that_of_the_thesis():
+    graph = make(described=RegressionConfig("kernel", sigma=0.1))
+    found = graph.predict(MISSING)
+    # One condition differs: distance 1; two: distance sqrt 2. Worked out without the code.
+    edges = np.array([np.exp(-((a != "night") + (b != "webcam")) / (2 * 0.1)) for a, b in CELLS])
+    edges /= edges.sum()
+    np.testing.assert_allclose(found.statistics.mean, edges @ graph.mean.numpy(), atol=1e-12)
+    np.testing.assert_allclose(
+        found.statistics.variance, edges @ graph.variance.numpy(), atol=1e-12
+    )
+    assert found.distance == pytest.approx(1)
+    assert not found.extrapolates
+
+
+def test_total_variance_adds_the_spread_of_the_means():
+    graph = make(described=RegressionConfig("kernel", total_variance=True))
+    found = graph.predict(MISSING)
+    weight, mean, variance = found.weights, graph.mean.numpy(), graph.variance.numpy()
+    second = weight @ (variance + mean**2)
+    np.testing.assert_allclose(
+        found.statistics.variance, second - (weight @ mean) ** 2, atol=1e-12
+    )
+
+
+def test_additive_is_least_squares_of_mean_and_log_variance():
+    graph = make(described=RegressionConfig("additive"))
+    found = graph.predict(MISSING).statistics
+    design = np.array([[1, a == "dusk", a == "night", b == "webcam"] for a, b in CELLS], float)
+    asked = np.array([1, 0, 1, 1.0])
+    for values, answer in (
+        (graph.mean.numpy(), found.mean.numpy()),
+        (np.log(graph.variance.numpy()), np.log(found.variance.numpy())),
+    ):
+        fitted = np.linalg.lstsq(design, values, rcond=None)[0]
+        np.testing.assert_allclose(answer, asked @ fitted, atol=1e-9)
+
+
+def test_ridge_penalises_all_but_the_intercept():
+    graph = make(described=RegressionConfig("additive", ridge=0.3))
+    found = graph.predict(MISSING).statistics.mean.numpy()
+    columns = np.array([[a == v for v in LIGHTS] + [b == v for v in CAMERAS] for a, b in CELLS])
+    design = np.column_stack([np.ones(len(CELLS)), columns / np.sqrt(2)])
+    penalty = np.diag([0.0, *[0.3] * 5])
+    fitted = np.linalg.solve(design.T @ design + penalty, design.T @ graph.mean.numpy())
+    asked = np.array([1, 0, 0, 1, 0, 1]) / np.array([1, *[np.sqrt(2)] * 5])
+    np.testing.assert_allclose(found, asked @ fitted, atol=1e-9)
+
+
+def test_a_known_description_gets_its_own_statistics():
+    graph = make(described=RegressionConfig("kernel", sigma=10.0))
+    found = graph.predict({"light": "dusk", "camera": "kinect"})
+    index = CELLS.index(("dusk", "kinect"))
+    torch.testing.assert_close(found.statistics.mean, graph.mean[index])
+    assert found.shares["dusk_kinect"] == 1
+    assert found.distance == 0
+
+
+@pytest.mark.parametrize("regression", ["kernel", "additive"])
+@pytest.mark.parametrize(
+    ("metadata", "note"),
+    [
+        ({"light": "night", "camera": "phone"}, "camera 'phone' is not among those known"),
+        ({"camera": "webcam"}, "light is not known"),
+        ({}, "camera is not known"),
+    ],
+)
+def test_an_incomplete_description_gets_finite_statistics_and_says_what_was_missing(
+    regression, metadata, note
+):
+    graph = make(described=RegressionConfig(regression))
+    found = graph.predict(metadata)
+    assert torch.isfinite(found.statistics.mean).all()
+    assert (found.statistics.variance >= 0).all()
+    assert any(note in each for each in found.notes)
+    assert found.extrapolates == ("phone" in metadata.values())
+    assert sum(found.shares.values()) == pytest.approx(1)
+
+
+def test_with_nothing_known_it_is_the_mean_of_all():
+    graph = make()
+    torch.testing.assert_close(graph.predict({}).statistics.mean, graph.mean.mean(0))
+
+
+def numbers(*values, regression="kernel"):
+    nodes = [Node(str(v), {"gain": v}, 20) for v in values]
+    schema = Schema((Field("gain", "number"),)).fitted([n.metadata for n in nodes])
+    mean = torch.tensor([[float(v)] for v in values], dtype=torch.float64)
+    config = GraphConfig(described=RegressionConfig(regression))
+    return DomainGraph(schema, nodes, mean, torch.ones_like(mean), config)
+
+
+def test_far_away_it_blends_into_the_mean_and_says_so_and_is_never_nan():
+    graph = numbers(0.0, 1.0, 2.0)
+    near = graph.predict({"gain": 2.5})
+    assert not near.extrapolates
+    far = graph.predict({"gain": 1e9})
+    assert far.extrapolates
+    assert far.statistics.mean.item() == pytest.approx(1)
+    assert "blended with the mean of all" in far.notes[0]
+    assert torch.isfinite(far.statistics.variance).all()
+
+
+def test_additive_goes_on_along_a_number_a_little():
+    assert numbers(0.0, 1.0, 2.0, regression="additive").predict(
+        {"gain": 3.0}
+    ).statistics.mean.item() == pytest.approx(3.0)
+
+
+def test_domains_with_equal_descriptions_are_pooled_with_total_variance():
+    data = np.random.default_rng(0).normal(size=(40, ROWS)) + np.repeat([[0.0], [2.0]], 20, 0)
+    halves = [data[:10], data[10:]]
+    parts = [Statistics(torch.from_numpy(h.mean(0)), torch.from_numpy(h.var(0))) for h in halves]
+    nodes = [Node(name, {"light": "day"}, len(h)) for name, h in zip("ab", halves, strict=True)]
+    merged, pooled = merge_equal(nodes, parts, Schema((Field("light"),)))
+    assert [(n.name, n.images) for n in merged] == [("a+b", 40)]
+    np.testing.assert_allclose(pooled[0].mean, data.mean(0), atol=1e-6)
+    np.testing.assert_allclose(pooled[0].variance, data.var(0), atol=1e-6)
+
+
+def test_a_graph_without_an_auxiliary_domain_is_refused():
+    with pytest.raises(ConfigError, match="train-source"):
+        make(cells=CELLS[:1])
+
+
+def test_a_graph_of_some_nodes_knows_nothing_of_the_others():
+    graph = make().without(CELLS.index(("night", "kinect")))
+    assert graph.schema.field("light").values == ("day", "dusk")
+    assert graph.predict({"light": "night", "camera": "kinect"}).extrapolates
+
+
+def test_only_measured_fields_that_change_the_prediction_are_used():
+    graph = make()
+    assert not graph.uses_measured({})  # there are none
+    nodes = [replace(n, metadata=n.metadata | {"luminance": float(i)})
+             for i, n in enumerate(graph.nodes)]  # fmt: skip
+    schema = Schema((*graph.schema.fields, Field("luminance", "number", measured=True)))
+    schema = schema.fitted([n.metadata for n in nodes])
+    more = DomainGraph(schema, nodes, graph.mean, graph.variance)
+    assert more.uses_measured({"camera": "webcam"})
+    assert not more.uses_measured({"light": "day", "camera": "webcam"})  # known exactly
