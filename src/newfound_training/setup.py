@@ -15,6 +15,8 @@ commands = (
     "train_detector",
     "cut_crops",
     "evaluate_detector",
+    "train_predictive",
+    "evaluate_predictive",
     "choose_layers",
     "calibrate",
     "export",

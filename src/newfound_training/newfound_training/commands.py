@@ -12,6 +12,8 @@ from newfound_training.running.command import Command, execute
 COMMANDS = {
     "train-source": "newfound_training.source",
     "evaluate-online": "newfound_training.online.command",
+    "train-predictive": "newfound_training.predictive.train",
+    "evaluate-predictive": "newfound_training.predictive.evaluate",
     "choose-layers": "newfound_training.online.layers",
     "calibrate": "newfound_training.calibrate",
     "export": "newfound_training.export",
@@ -54,6 +56,16 @@ def train_source() -> int:
 def evaluate_online() -> int:
     """Entry point of the executable `evaluate_online`."""
     return main(["evaluate-online", *sys.argv[1:]])
+
+
+def train_predictive() -> int:
+    """Entry point of the executable `train_predictive`."""
+    return main(["train-predictive", *sys.argv[1:]])
+
+
+def evaluate_predictive() -> int:
+    """Entry point of the executable `evaluate_predictive`."""
+    return main(["evaluate-predictive", *sys.argv[1:]])
 
 
 def choose_layers() -> int:

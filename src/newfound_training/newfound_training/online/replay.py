@@ -52,9 +52,14 @@ def verify(
 
 
 @torch.no_grad()
-def re_estimate(model: nn.Module, frames: Frames, order: np.ndarray, size: int = 64) -> Statistics:
-    """Statistics of a whole domain: those of batches, as in training, averaged."""
-    layers = NormalizationLayers(model)
+def re_estimate(
+    model: nn.Module, frames: Frames, order: np.ndarray, size: int = 64, which: str = "all"
+) -> Statistics:
+    """Statistics of a whole domain: those of batches, as in training, averaged.
+
+    `which` layers adapt, as `OndaConfig.layers`; the others keep theirs.
+    """
+    layers = NormalizationLayers(model, which)
     current = layers.read()
     second_pass = BatchEstimator(layers)
     total, weight = None, 0

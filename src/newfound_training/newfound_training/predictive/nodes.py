@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From folders of images to the nodes of a graph: statistics, measured fields, descriptions."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from newfound_core.errors import ConfigError, DataError
+from newfound_core.models import LoadedModel
+from newfound_core.onda.estimators import BatchEstimator
+from newfound_core.onda.statistics import NormalizationLayers, Statistics, measure_drift
+from newfound_core.predictive.choice import (
+    FEWEST_NODES,
+    Measurements,
+    choose_config,
+    with_changes,
+)
+from newfound_core.predictive.clusters import cluster, stem_statistics
+from newfound_core.predictive.graph import (
+    DomainGraph,
+    GraphConfig,
+    Node,
+    merge_equal,
+)
+from newfound_core.predictive.measured import average, measure, measured_fields
+from newfound_core.predictive.metadata import Field, Schema, Value
+from newfound_training.data import Pixels
+from newfound_training.data.images import image_files
+from newfound_training.online.replay import re_estimate
+from newfound_training.running.options import read_yaml
+from newfound_training.source import to_device
+
+_log = logging.getLogger(__name__)
+FEWEST_IMAGES = 16  # of a domain
+BATCH = 48  # images whose statistics are estimated together
+# Frames that a prediction may stand for. Fewer would be better for images at random, but frames of
+# a robot are alike, and the first ones may show one thing.
+PRIORS = (10.0, 20.0, 40.0, 80.0, 160.0)
+
+
+@dataclass(frozen=True)
+class DomainImages:
+    """The images of one domain, at the network's size; labels are not known."""
+
+    name: str
+    metadata: dict[str, Value]
+    images: Sequence[np.ndarray]
+
+    def measurements(self) -> Measurements:
+        """The measured fields of each image."""
+        return [measure(image) for image in self.images]
+
+    def frames(self, loaded: LoadedModel, indices: np.ndarray) -> Tensor:
+        """Prepared images."""
+        chosen = [self.images[i] for i in indices]
+        return to_device(loaded.metadata.preprocessing.batch(chosen), loaded.device)
+
+
+class PixelsOf(Sequence[np.ndarray]):
+    """The images of a `Pixels` as a sequence, decoded when they are needed."""
+
+    def __init__(self, pixels: Pixels) -> None:
+        self._pixels = pixels
+
+    def __len__(self) -> int:
+        return len(self._pixels)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._pixels[index]
+
+
+# Descriptions
+
+Described = dict[str, dict[str, Value]]  # values by field, by domain
+
+
+def metadata_of_names(names: Sequence[str], conditions: Sequence[str]) -> tuple[Schema, Described]:
+    """What the parts of domains' names mean, as artificial_kinect_white."""
+    found: Described = {}
+    for name in names:
+        parts = name.split("_")
+        if len(parts) != len(conditions):
+            raise ConfigError(
+                f"the domain {name!r} has {len(parts)} parts between underscores, but conditions "
+                f"names {len(conditions)}: {', '.join(conditions)}"
+            )
+        found[name] = dict(zip(conditions, parts, strict=True))
+    return Schema(tuple(Field(name) for name in conditions)), found
+
+
+def read_metadata(path: Path) -> tuple[Schema, Described]:
+    """A file with `fields` (name: kind, or its properties) and `domains` (name: values)."""
+    content = read_yaml(path)
+    if set(content) != {"fields", "domains"} or not all(
+        isinstance(part, Mapping) and part for part in content.values()
+    ):
+        raise ConfigError(
+            f"{path} must have two tables, fields (name: kind) and domains (name: values), got "
+            f"{', '.join(map(str, content)) or 'nothing'}"
+        )
+    listed = [
+        {"name": str(name)} | (dict(given) if isinstance(given, Mapping) else {"kind": given})
+        for name, given in content["fields"].items()
+    ]
+    schema = Schema.from_values(listed)
+    domains: Described = {}
+    for name, values in content["domains"].items():
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"{path}: the domain {name} needs values by field, got {values!r}")
+        try:
+            for key in values:
+                schema.field(str(key))
+        except DataError as error:
+            raise ConfigError(f"{path}, domain {name}: {error}") from error
+        if missing := [n for n in schema.names if n not in values]:
+            raise ConfigError(f"{path}: the domain {name} has no value of {', '.join(missing)}")
+        domains[str(name)] = {str(key): value for key, value in values.items()}
+    return schema, domains
+
+
+# Statistics
+
+
+def statistics_of(loaded: LoadedModel, domain: DomainImages, seed: int) -> Statistics:
+    """Those of the whole domain, in the layers that adapt; the others keep the source's."""
+    order = np.random.default_rng([seed, 31]).permutation(len(domain.images))
+    layers = getattr(loaded.model, "adaptive_layers", "all")
+    return re_estimate(
+        loaded.model, lambda indices: domain.frames(loaded, indices), order, BATCH, layers
+    )
+
+
+def build_graph(
+    loaded: LoadedModel, schema: Schema | None, domains: Sequence[DomainImages], seed: int
+) -> tuple[DomainGraph, list[Measurements], dict[str, Any]]:
+    """The graph of the domains, its regression chosen by leaving one out at a time.
+
+    Also what was measured of each node's images, and what was found on the way.
+    """
+    kept = [d for d in domains if len(d.images) >= FEWEST_IMAGES]
+    left_out = [d.name for d in domains if len(d.images) < FEWEST_IMAGES]
+    for name in left_out:
+        _log.warning("%s has fewer than %d images and is left out", name, FEWEST_IMAGES)
+    described = () if schema is None else schema.fields
+    whole = Schema((*described, *measured_fields()))
+    nodes, parts, measured = [], [], {}
+    for domain in kept:
+        found = domain.measurements()
+        measured[domain.name] = found
+        metadata = {**domain.metadata, **average(found)}
+        nodes.append(Node(domain.name, metadata, len(domain.images)))
+        parts.append(statistics_of(loaded, domain, seed))
+        _log.info("%s: %d images", domain.name, len(domain.images))
+    nodes, parts = merge_equal(nodes, parts, whole)
+    of_node: list[Measurements] = [
+        [m for n in node.name.split("+") for m in measured[n]] for node in nodes
+    ]
+    whole = whole.fitted([node.metadata for node in nodes])
+    mean, variance = (torch.stack([getattr(p, n) for p in parts]) for n in ("mean", "variance"))
+    graph = DomainGraph(whole, nodes, mean, variance)
+    layers = NormalizationLayers(loaded.model, getattr(loaded.model, "adaptive_layers", "all"))
+    config, scores = choose_config(graph, layers, of_node, seed)
+    graph = with_changes(graph.with_config(config), of_node)
+    merged = [node.name for node in nodes if "+" in node.name]
+    facts = {"left_out": left_out, "merged": merged, "scores": scores}
+    return graph, of_node, facts
+
+
+def choose_prior(
+    loaded: LoadedModel,
+    graph: DomainGraph,
+    domains: Sequence[DomainImages],
+    measured: Sequence[Measurements],
+    *,
+    frames_per_update: int,
+    seed: int,
+) -> tuple[float | None, dict[str, float]]:
+    """How many frames a prediction is worth, judged on domains left out, without labels.
+
+    The prediction for each is followed by the first updates from some of its images, as ONDA would
+    do it; the choice whose statistics then are nearest to the domain's own is best.
+    """
+    if len(graph.nodes) < FEWEST_NODES:
+        return None, {}
+    layers = NormalizationLayers(loaded.model, getattr(loaded.model, "adaptive_layers", "all"))
+    estimator, n = BatchEstimator(layers), frames_per_update
+    by_name = {domain.name: domain for domain in domains}
+    drifts: dict[float, list[float]] = {prior: [] for prior in PRIORS}
+    for index, node in enumerate(graph.nodes):
+        domain = by_name[node.name.split("+")[0]]
+        order = np.random.default_rng([seed, 32, index]).permutation(len(domain.images))
+        some = average([measured[index][i] for i in order[:5]])
+        query = {f.name: node.metadata[f.name] for f in graph.schema.described} | some
+        start = graph.without(index).predict(query).statistics
+        own = Statistics(graph.mean[index], graph.variance[index])
+        updates = []
+        for begin, end in ((0, n // 2), (n // 2, n // 2 + n), (n // 2 + n, n // 2 + 2 * n)):
+            if end - begin >= 2 and end <= len(order):
+                frames = domain.frames(loaded, order[begin:end])
+                found = estimator.estimate([frames], start).statistics
+                updates.append((end, (end - begin), found))
+        for prior, drift in drifts.items():
+            now = start
+            for seen, count, update in updates:
+                now = now.lerp(update, count / (prior + seen))
+                drift.append(measure_drift(layers, own, now).mean)
+    scores = {f"{prior:g}": float(np.mean(found)) for prior, found in drifts.items()}
+    return min(PRIORS, key=lambda prior: scores[f"{prior:g}"]), scores
+
+
+# Footage
+
+
+def footage_files(folders: Sequence[str], limit: int) -> list[Any]:
+    """Image files of all folders, at most so many, evenly spaced."""
+    files = []
+    for folder in folders:
+        if not Path(folder).is_dir():
+            raise DataError(f"the footage {folder} is not a folder with images")
+        found = list(image_files(Path(folder), Path(folder)))
+        if not found:
+            raise DataError(f"the footage {folder} has no images")
+        files += found
+    chosen = np.linspace(0, len(files) - 1, min(limit, len(files))).round().astype(int)
+    return [files[i] for i in chosen]
+
+
+@torch.no_grad()
+def clusters_of(
+    loaded: LoadedModel, files: Sequence[Any], count: int, seed: int, *, strict: bool
+) -> tuple[list[DomainImages], list[str]]:
+    """Unlabelled images sorted into domains; names of the corrupt ones."""
+    preprocessing = loaded.metadata.preprocessing
+    images, corrupt = [], []
+    for file in files:
+        try:
+            images.append(preprocessing.resized(file.read()))
+        except DataError:
+            if strict:
+                raise
+            corrupt.append(file.name)
+    if len(images) < count * FEWEST_IMAGES:
+        raise DataError(
+            f"the footage has {len(images)} images that can be read, but {count} domains need at "
+            f"least {count * FEWEST_IMAGES}: give more footage or fewer clusters"
+        )
+    model: nn.Module = loaded.model
+    features = [
+        stem_statistics(model, to_device(preprocessing.batch(images[i : i + 50]), loaded.device))
+        for i in range(0, len(images), 50)
+    ]
+    labels = cluster(np.concatenate(features), count, seed)
+    found = [
+        DomainImages(f"cluster_{k}", {}, [images[i] for i in np.flatnonzero(labels == k)])
+        for k in range(count)
+    ]
+    return found, corrupt
+
+
+def config_values(config: GraphConfig) -> dict[str, Any]:
+    """For result.json."""
+    return {
+        "described": vars(config.described),
+        "measured": vars(config.measured),
+        "both": vars(config.both),
+        "prior_frames": config.prior_frames,
+        "change_threshold": config.change_threshold,
+    }
