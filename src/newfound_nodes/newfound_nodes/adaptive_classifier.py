@@ -13,12 +13,15 @@ from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from newfound_core.errors import ConfigError, NewfoundError
 from newfound_core.onda import OndaConfig, OndaStatus
 from newfound_core.onda.folding import logits_of
+from newfound_core.predictive import AdaGraphClassifier, DomainGraph
 from newfound_msgs.msg import AdaptationStatus, Classification
-from newfound_nodes.adaptation import interface
+from newfound_nodes.adaptation import interface, prediction
 from newfound_nodes.adaptation.interface import AdaptationServices, status_message
+from newfound_nodes.adaptation.prediction import DomainPredictor, MetadataInputs
 from newfound_nodes.adaptation.state import AdaptationStore, StateError
 from newfound_nodes.adaptation.updates import (
     ALARM,
+    RESTORED,
     Adaptation,
     AdaptationReport,
     Persistence,
@@ -38,14 +41,16 @@ class AdaptiveClassifier(ModelNode):
     """One `Classification` for each image; ONDA follows the stream in another thread."""
 
     NAME = "adaptive_classifier"
-    METHODS = ("source", "mda")
+    METHODS = ("source", "adagraph", "mda")
+    PARAMETER_PREFIXES: ClassVar[tuple[str, ...]] = (prediction.PREFIX,)
     PARAMETERS = (
         Parameter(
             "checkpoint",
             "sim_workbench",
-            "Folder of a checkpoint of method source or mda, or the name of a shipped one.",
+            "Folder of a checkpoint of method source, adagraph or mda, or the name of a shipped one.",
         ),
         *interface.PARAMETERS,
+        *prediction.PARAMETERS,
         Parameter(
             "persist_adaptation",
             False,
@@ -67,6 +72,8 @@ class AdaptiveClassifier(ModelNode):
 
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
         self._adaptation: Adaptation | None = None
+        self._predictor: DomainPredictor | None = None
+        self._inputs: MetadataInputs | None = None
         self._header: Any = None  # of the last image
         self._domain_weights: deque[np.ndarray] = deque()  # of the last images
         self._persistence: Persistence | None = None
@@ -96,6 +103,7 @@ class AdaptiveClassifier(ModelNode):
 
     def _adapt(self) -> None:
         """ONDA around the model, where the last run ended if that is wanted."""
+        graph = self._domain_graph()
         store = AdaptationStore(
             self.param("state_dir"), self.get_fully_qualified_name(), self.loaded.digest
         )
@@ -112,6 +120,35 @@ class AdaptiveClassifier(ModelNode):
             )
         self._adaptation, self._persistence = adaptation, persistence
         self.inference.serve(adaptation)
+        if graph is not None:
+            self._predict_domains(graph, adaptation)
+
+    def _domain_graph(self) -> DomainGraph | None:
+        """The model's graph of domains; an error if the metadata given are not of it."""
+        model = self.loaded.model
+        given = prediction.written(self)
+        if isinstance(model, AdaGraphClassifier):
+            graph = model.domain_graph()
+            graph.schema.check(given)
+            return graph
+        if given:
+            raise ConfigError(
+                f"the parameter metadata.{min(given)} is set, but {self.loaded.name} has no graph "
+                "of domains: use a checkpoint of train-predictive"
+            )
+        return None
+
+    def _predict_domains(self, graph: DomainGraph, adaptation: Adaptation) -> None:
+        """Start from predicted statistics, unless a saved state goes on."""
+        predictor = DomainPredictor(
+            graph, adaptation, self.loaded.metadata.preprocessing, self.get_logger().info
+        )
+        predictor.change_threshold = self.param("change_threshold")
+        restored = adaptation.report().reset_reason == RESTORED
+        predictor.begin(prediction.written(self), predict=not restored)
+        prediction.declare_fields(self, graph)
+        self._predictor = predictor
+        self._inputs = MetadataInputs(self, self._group, predictor)
 
     def _adaptation_failed(self) -> None:
         if self.due("adaptation"):
@@ -139,8 +176,11 @@ class AdaptiveClassifier(ModelNode):
         """Let go of the model and its adaptation."""
         if self._save_timer is not None:
             self.destroy_timer(self._save_timer)
+        if self._inputs is not None:
+            self._inputs.close()
         self._save_timer = self._adaptation = self._persistence = self._header = None
         self._domain_weights.clear()
+        self._predictor = self._inputs = None
         super().unload()
 
     # Frames ------------------------------------------------------------------------------
@@ -156,6 +196,8 @@ class AdaptiveClassifier(ModelNode):
     def process(self, frame: Frame) -> None:
         """One image in, its class out."""
         adaptation = self._adaptation
+        if self._predictor is not None:
+            self._predictor.observe(frame.rgb)
         updates = adaptation.report().updates if adaptation else 0
         output = self.inference([frame.rgb])
         self.note_domains(output)
@@ -202,12 +244,13 @@ class AdaptiveClassifier(ModelNode):
         return OndaConfig(**interface.options({**values, **changes}))
 
     def check_parameters(self, values: Mapping[str, Any]) -> str | None:
-        """Options of ONDA must make sense together."""
-        if not interface.NAMES & set(values):
-            return None
+        """Options of ONDA must make sense together, and metadata must be of the graph."""
         try:
-            self._config(values)
-        except ConfigError as error:
+            if interface.NAMES & set(values):
+                self._config(values)
+            if self._predictor is not None:
+                self._predictor.check(prediction.fields_among(values))
+        except NewfoundError as error:
             return _reason(error)
         return None
 
@@ -221,6 +264,11 @@ class AdaptiveClassifier(ModelNode):
             wanted, onda = self._config({}), self._adaptation.onda
             changed = {k: v for k, v in vars(wanted).items() if v != getattr(onda.config, k)}
             onda.reconfigure(**changed)
+        if self._predictor is not None:
+            self._predictor.change_threshold = self.param("change_threshold")
+            values = {name: self.param(name) for name in names if name != "change_threshold"}
+            if fields := prediction.fields_among(values):
+                self._predictor.describe(fields)
 
     # Reports -------------------------------------------------------------
 
@@ -270,6 +318,7 @@ class AdaptiveClassifier(ModelNode):
             "drift_mean": round(drift.mean, 4),
             "drift_max": round(drift.maximum, 4),
             "last_reset": report.reset_reason or "never",
+            **prediction.diagnosis(adaptation.prediction),
         }
 
     def _now(self) -> float:

@@ -10,6 +10,7 @@ import torch
 
 from newfound_core.places import PlaceFilter
 from newfound_msgs.msg import AdaptationStatus, PlaceCategory
+from newfound_nodes.adaptation import prediction
 from newfound_nodes.adaptive_classifier import AdaptiveClassifier, entropy
 from newfound_nodes.debug_images import Chart
 from newfound_nodes.model_node import DEBUG_OUTPUT, probabilities_of
@@ -23,7 +24,7 @@ _DEFAULTS = {"adapt": False, "layers": "last:4"}
 ADAPTATION = tuple(
     replace(parameter, default=_DEFAULTS.get(parameter.name, parameter.default))
     for parameter in AdaptiveClassifier.PARAMETERS
-    if parameter.name != "checkpoint"
+    if parameter not in prediction.PARAMETERS and parameter.name != "checkpoint"
 )
 
 
@@ -83,6 +84,7 @@ class PlaceCategorizer(AdaptiveClassifier):
 
     NAME = "place_categorizer"
     METHODS = ("bn", "wbn", "bsf")  # type: ignore[assignment]
+    PARAMETER_PREFIXES = ()
     PARAMETERS = (
         Parameter(
             "checkpoint",

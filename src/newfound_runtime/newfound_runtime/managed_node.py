@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from lifecycle_msgs.msg import State
-from rcl_interfaces.msg import SetParametersResult
+from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.event_handler import PublisherEventCallbacks
 from rclpy.exceptions import ParameterException
@@ -60,6 +60,8 @@ class ManagedNode(LifecycleNodeMixin, Node):
     NAME: ClassVar[str]
     PARAMETERS: ClassVar[Sequence[Parameter]] = ()
     OUTPUTS: ClassVar[Mapping[str, tuple[type, QoSProfile | int]]] = {}  # on the topic ~/<name>
+
+    PARAMETER_PREFIXES: ClassVar[tuple[str, ...]] = ()  # of names that are known after `load`
 
     COMMON_PARAMETERS: ClassVar[Sequence[Parameter]] = (
         Parameter("autostart", True, "Configure and activate by itself; off under a manager."),
@@ -184,6 +186,9 @@ class ManagedNode(LifecycleNodeMixin, Node):
                 self._refused_at_start[parameter.name] = problem
                 self.get_logger().error(f"parameter refused: {problem}")
         for name in undeclared_overrides(self):
+            if name.startswith(self.PARAMETER_PREFIXES):
+                self.declare_parameter(name, "", ParameterDescriptor(dynamic_typing=True))
+                continue
             self.get_logger().warning(
                 f"parameter {name} is set but {self.NAME} has no such parameter: misspelled?"
             )
@@ -206,7 +211,8 @@ class ManagedNode(LifecycleNodeMixin, Node):
         names = {change.name for change in changes}
         for name in names:
             self._refused_at_start.pop(name, None)
-        if self._loaded and names & self._declared.keys():
+        prefixed = any(name.startswith(self.PARAMETER_PREFIXES) for name in names)
+        if self._loaded and (prefixed or names & self._declared.keys()):
             self.log_exceptions(self.parameters_changed, names)
 
     # Lifecycle ---------------------------------------------------------------------------

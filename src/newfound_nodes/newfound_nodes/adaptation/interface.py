@@ -17,6 +17,7 @@ from newfound_nodes.adaptation.state import SAVED, StateError
 from newfound_nodes.adaptation.updates import (
     ALARM,
     NOT_NEEDED,
+    PREDICTED,
     REQUESTED,
     RESTORED,
     Adaptation,
@@ -29,6 +30,7 @@ _REASONS = {
     ALARM: AdaptationStatus.RESET_ALARM,
     NOT_NEEDED: AdaptationStatus.RESET_NOT_NEEDED,
     RESTORED: AdaptationStatus.RESET_RESTORED,
+    PREDICTED: AdaptationStatus.RESET_PREDICTED,
 }
 _DEFAULT = OndaConfig()
 _TINY = 1e-6  # for ranges that leave out zero
@@ -190,7 +192,8 @@ class AdaptationServices:
 
     def _reset(self, adaptation: Adaptation, _: Trigger.Request) -> str:
         adaptation.reset()
-        return "the statistics are those of the source again"
+        which = "those of the source" if adaptation.prediction is None else "the predicted ones"
+        return f"the statistics are {which} again"
 
     def _freeze(self, _: Adaptation, request: SetBool.Request) -> str:
         # By the parameter, so that it always tells what is so.
@@ -227,6 +230,10 @@ def status_message(adaptation: Adaptation | None, header: Any) -> AdaptationStat
     message.drift = list(drift.per_layer.values())
     message.drift_mean, message.drift_max = drift.mean, drift.maximum
     message.entropy = report.entropy
+    if adaptation.prediction is not None:
+        message.node_names = list(adaptation.prediction.shares)
+        message.node_weights = list(adaptation.prediction.shares.values())
+        message.domain_distance = adaptation.prediction.distance
     message.last_reset_reason = _REASONS[report.reset_reason]
     for field, seconds in (("last_update", report.last_update), ("last_reset", report.last_reset)):
         if seconds is not None:
@@ -245,6 +252,8 @@ def _text(adaptation: Adaptation | None) -> str:
         return f"the last update failed, {report.updates_failed} in all; see the log of the node"
     if status.resting and report.reset_reason != ALARM:
         return "at rest: the source is about as confident as on its own images"
+    if adaptation.prediction is not None:
+        return f"follows the stream from statistics predicted near {status.start}"
     lost = f"alarm: {status.last_alarm}; the source was restored" if status.alarms else ""
     return f"at rest after an {lost}" if status.resting else lost
 

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from newfound_core.onda import Onda, PendingUpdate
+from newfound_core.predictive import Prediction
 from newfound_nodes.adaptation.state import LATEST, AdaptationStore, StateError
 
 NICENESS = 5  # of the adaptation thread relative to the frames: where cores are few, they go first
 REQUESTED, RESTORED = "requested", "restored"
-ALARM, NOT_NEEDED = "alarm", "not needed"
+ALARM, NOT_NEEDED, PREDICTED = "alarm", "not needed", "predicted"
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Adaptation:
         self._entropies: list[float] = []
         self._skipped_before = self._unused()
         self._before = onda.status()  # of the last update
+        self.prediction: Prediction | None = None  # that the statistics in use began with
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._estimating = False
         self._thread = threading.Thread(target=self._work, name="adaptation", daemon=True)
@@ -115,8 +117,10 @@ class Adaptation:
             )
             if status.alarms != self._before.alarms:
                 self._note_reset(ALARM)
+                self.prediction = None
             elif status.resting and not self._before.resting:
                 self._note_reset(NOT_NEEDED)
+                self.prediction = None
             self._before = status
 
     def submit(self, task: Callable[[], None]) -> None:
@@ -144,8 +148,22 @@ class Adaptation:
         """Whether an update is under way."""
         return self._estimating
 
+    def predict(
+        self, prediction: Prediction, prior_frames: float | None, *, keep_frames: bool
+    ) -> None:
+        """Go on from predicted statistics."""
+        nearest = next(iter(prediction.shares))
+        self.onda.start_from(
+            prediction.statistics, nearest, prior_frames=prior_frames, keep_frames=keep_frames
+        )
+        with self._lock:
+            self._entropies = []
+            self.prediction = prediction
+            self._before = self.onda.status()
+            self._note_reset(PREDICTED)
+
     def reset(self) -> None:
-        """Return to the source statistics, on request."""
+        """Return to the statistics it began with, on request."""
         self.onda.reset()
         with self._lock:
             self._entropies = []
@@ -160,6 +178,7 @@ class Adaptation:
         path = self._store.restore(self.onda, kind)
         with self._lock:
             self._entropies = []
+            self.prediction = None
             self._note_reset(RESTORED)
         return path
 

@@ -5,12 +5,12 @@ import math
 
 from newfound_msgs.msg import AdaptationStatus
 from newfound_nodes.adaptation.interface import _REASONS, status_message
-from newfound_nodes.adaptation.updates import ALARM, NOT_NEEDED, REQUESTED, RESTORED
+from newfound_nodes.adaptation.updates import ALARM, NOT_NEEDED, PREDICTED, REQUESTED, RESTORED
 
 
 def test_every_reason_of_a_reset_has_its_constant():
-    assert sorted(_REASONS) == sorted(["", REQUESTED, ALARM, NOT_NEEDED, RESTORED])
-    assert sorted(_REASONS.values()) == list(range(AdaptationStatus.RESET_RESTORED + 1))
+    assert sorted(_REASONS) == sorted(["", REQUESTED, ALARM, NOT_NEEDED, RESTORED, PREDICTED])
+    assert sorted(_REASONS.values()) == list(range(AdaptationStatus.RESET_PREDICTED + 1))
 
 
 def test_without_adaptation_the_state_is_disabled():
