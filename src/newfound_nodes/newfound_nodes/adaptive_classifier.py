@@ -47,7 +47,7 @@ class AdaptiveClassifier(ModelNode):
         Parameter(
             "checkpoint",
             "sim_workbench",
-            "Folder of a checkpoint of method source, adagraph or mda, or the name of a shipped one.",
+            "Folder of a checkpoint of method source, adagraph or mda, or a shipped one's name.",
         ),
         *interface.PARAMETERS,
         *prediction.PARAMETERS,
