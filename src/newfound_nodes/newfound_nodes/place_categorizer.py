@@ -83,7 +83,7 @@ class PlaceCategorizer(AdaptiveClassifier):
     """
 
     NAME = "place_categorizer"
-    METHODS = ("bn", "wbn", "bsf")  # type: ignore[assignment]
+    METHODS = ("bn", "wbn", "bsf")
     PARAMETER_PREFIXES = ()
     PARAMETERS = (
         Parameter(

@@ -6,9 +6,8 @@ import torch
 from newfound_core.models import load_model
 from newfound_core.onda.statistics import NormalizationLayers
 from newfound_core.predictive.choice import change, choose_config, with_changes
-from newfound_core.predictive.clusters import cluster, stem_statistics
 from newfound_core.predictive.measured import NAMES, average, measure
-from newfound_core.testing import tiny, tiny_adagraph
+from newfound_core.testing import tiny_adagraph
 
 
 @pytest.fixture
@@ -60,15 +59,3 @@ def test_measured_fields_tell_light_and_colour():
     assert all(np.isfinite(v) for v in black.values())
     one_pixel = measure(np.zeros((1, 1, 3), np.uint8))
     assert all(np.isfinite(v) for v in one_pixel.values())
-
-
-def test_images_of_two_lights_are_two_clusters(tmp_path):
-    model = load_model(tiny(tmp_path / "model"))
-    generator = np.random.default_rng(0)
-    images = [
-        (generator.integers(0, 255, (32, 32, 3)) * light).astype(np.uint8)
-        for light in (1.0, 0.3) * 15
-    ]
-    labels = cluster(stem_statistics(model.model, model.prepare(images)), 2)
-    assert len(set(labels[::2])) == len(set(labels[1::2])) == 1
-    assert labels[0] != labels[1]

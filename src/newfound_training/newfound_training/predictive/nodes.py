@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from newfound_core.backbones import Backbone
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.models import LoadedModel
 from newfound_core.onda.estimators import BatchEstimator
@@ -21,7 +22,6 @@ from newfound_core.predictive.choice import (
     choose_config,
     with_changes,
 )
-from newfound_core.predictive.clusters import cluster, stem_statistics
 from newfound_core.predictive.graph import (
     DomainGraph,
     GraphConfig,
@@ -30,8 +30,8 @@ from newfound_core.predictive.graph import (
 )
 from newfound_core.predictive.measured import average, measure, measured_fields
 from newfound_core.predictive.metadata import Field, Schema, Value
+from newfound_core.stem_clusters import cluster_images
 from newfound_training.data import Pixels
-from newfound_training.data.images import image_files
 from newfound_training.online.replay import re_estimate
 from newfound_training.running.options import read_yaml
 from newfound_training.source import to_device
@@ -217,50 +217,25 @@ def choose_prior(
 # Footage
 
 
-def footage_files(folders: Sequence[str], limit: int) -> list[Any]:
-    """Image files of all folders, at most so many, evenly spaced."""
-    files = []
-    for folder in folders:
-        if not Path(folder).is_dir():
-            raise DataError(f"the footage {folder} is not a folder with images")
-        found = list(image_files(Path(folder), Path(folder)))
-        if not found:
-            raise DataError(f"the footage {folder} has no images")
-        files += found
-    chosen = np.linspace(0, len(files) - 1, min(limit, len(files))).round().astype(int)
-    return [files[i] for i in chosen]
-
-
-@torch.no_grad()
 def clusters_of(
-    loaded: LoadedModel, files: Sequence[Any], count: int, seed: int, *, strict: bool
-) -> tuple[list[DomainImages], list[str]]:
-    """Unlabelled images sorted into domains; names of the corrupt ones."""
-    preprocessing = loaded.metadata.preprocessing
-    images, corrupt = [], []
-    for file in files:
-        try:
-            images.append(preprocessing.resized(file.read()))
-        except DataError:
-            if strict:
-                raise
-            corrupt.append(file.name)
-    if len(images) < count * FEWEST_IMAGES:
+    loaded: LoadedModel, frames: Sequence[np.ndarray], count: int, seed: int
+) -> list[DomainImages]:
+    """Unlabelled frames sorted into domains by their stem statistics."""
+    if len(frames) < count * FEWEST_IMAGES:
         raise DataError(
-            f"the footage has {len(images)} images that can be read, but {count} domains need at "
+            f"the footage has {len(frames)} frames that can be read, but {count} domains need at "
             f"least {count * FEWEST_IMAGES}: give more footage or fewer clusters"
         )
-    model: nn.Module = loaded.model
-    features = [
-        stem_statistics(model, to_device(preprocessing.batch(images[i : i + 50]), loaded.device))
-        for i in range(0, len(images), 50)
-    ]
-    labels = cluster(np.concatenate(features), count, seed)
-    found = [
-        DomainImages(f"cluster_{k}", {}, [images[i] for i in np.flatnonzero(labels == k)])
+    backbone = loaded.model.backbone
+    assert isinstance(backbone, Backbone)
+    whole = DomainImages("footage", {}, frames)
+    parts = np.array_split(np.arange(len(frames)), -(-len(frames) // BATCH))
+    batches = (whole.frames(loaded, part) for part in parts)
+    found = cluster_images(backbone, batches, count, seed).assignment.numpy()
+    return [
+        DomainImages(f"cluster_{k}", {}, [frames[i] for i in np.flatnonzero(found == k)])
         for k in range(count)
     ]
-    return found, corrupt
 
 
 def config_values(config: GraphConfig) -> dict[str, Any]:

@@ -6,6 +6,7 @@ those of others is chosen by leaving one domain out at a time. No label is read.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from newfound_core.errors import ConfigError, DataError
 from newfound_core.models import LoadedModel, load_model, save_model, write_model_card
 from newfound_core.predictive import AdaGraphClassifier, Schema
 from newfound_training.data import load_pixels, open_images
+from newfound_training.latent.footage import load_footage
 from newfound_training.predictive.nodes import (
     Described,
     DomainImages,
@@ -25,11 +27,10 @@ from newfound_training.predictive.nodes import (
     choose_prior,
     clusters_of,
     config_values,
-    footage_files,
     metadata_of_names,
     read_metadata,
 )
-from newfound_training.running.command import Command, Run, require_same_data, require_same_images
+from newfound_training.running.command import Command, Run, require_same_images
 from newfound_training.running.options import RunOptions, option
 
 _log = logging.getLogger(__name__)
@@ -46,8 +47,9 @@ class PredictiveOptions(RunOptions):
     conditions: tuple[str, ...] = option((), "what the parts of a domain's name mean")
     metadata: str = option("", "YAML that describes the domains, instead of their names")
     footage: tuple[str, ...] = option(
-        (), "folders of any images, sorted into domains that are known by measured fields"
+        (), "folders, videos, rosbags, sorted into domains that are known by measured fields"
     )
+    image_topic: str = option("", "of bags with several cameras")
     clusters: int = option(6, "domains that footage is sorted into")
     footage_frames: int = option(2000, "images of the footage that are used, evenly spaced")
     frames_per_update: int = option(10, "of ONDA, which goes on from a prediction")
@@ -107,12 +109,18 @@ def domains_of(
 ) -> tuple[Schema | None, list[DomainImages], list[str]]:
     """The domains with their images, and the schema of what is written of them."""
     if options.footage:
-        files = footage_files(options.footage, options.footage_frames)
-        require_same_data(Path(options.footage[0]), [f.fingerprint() for f in files], run)
-        found, corrupt = clusters_of(
-            loaded, files, options.clusters, run.seed, strict=options.strict
+        footage = load_footage(
+            options.footage,
+            options.footage_frames,
+            loaded.metadata.preprocessing,
+            run,
+            topic=options.image_topic,
+            strict=options.strict,
         )
-        return None, found, corrupt
+        frames: Sequence[np.ndarray] = footage.frames  # type: ignore[assignment]
+        found = clusters_of(loaded, frames, options.clusters, run.seed)
+        damaged = f"{footage.damaged} frames of the footage"
+        return None, found, [*footage.unreadable, *([damaged] if footage.damaged else [])]
     if not options.data:
         raise ConfigError("give --data with described domains, or --footage")
     images = open_images(options.data, options.layout)

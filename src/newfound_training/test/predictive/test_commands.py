@@ -151,7 +151,7 @@ def test_unlabelled_footage_becomes_nodes_known_by_what_they_look_like(bench, mo
     assert train(model, out, "--footage", str(footage), "--clusters", "2") == 0
     result = result_of(out)
     assert result["nodes"] == {"cluster_0": 18, "cluster_1": 18}
-    assert result["corrupt_images"] == ["broken.png"]
+    assert result["corrupt_images"] == ["1 frames of the footage"]
     graph = load_model(out / "checkpoint").model.domain_graph()
     assert not graph.schema.described
     lights = sorted(node.metadata["luminance"] for node in graph.nodes)
@@ -161,7 +161,7 @@ def test_unlabelled_footage_becomes_nodes_known_by_what_they_look_like(bench, mo
 
 @pytest.mark.parametrize(
     ("count", "message"),
-    [(0, "has no images"), (1, "2 domains need at least 32"), (None, "is not a folder")],
+    [(0, "0 frames of footage"), (2, "2 domains need at least 32"), (None, "does not exist")],
 )
 def test_footage_with_too_few_frames_is_refused(model, tmp_path, capsys, count, message):
     footage = tmp_path / "footage"
