@@ -366,7 +366,10 @@ def test_what_cannot_work_keeps_the_node_unconfigured_with_one_line(ros, checkpo
         ({"checkpoint": str(tmp_path / "none")}, "none does not exist"),
         ({"checkpoint": "nonesuch"}, "nonesuch is no folder here, nor a shipped model"),
         ({"checkpoint": ""}, "no checkpoint is given"),
-        ({"checkpoint": str(checkpoint("wbn"))}, "method 'wbn', but adagraph or mda or source is needed"),
+        (
+            {"checkpoint": str(checkpoint("wbn"))},
+            "method 'wbn', but adagraph or mda or source is needed",
+        ),
         ({"checkpoint": str(wrong_labels)}, "lists 4 labels, but"),
         ({"checkpoint": source, **state}, "cannot be written: Not a directory"),
         ({"checkpoint": source, "backend": "compile"}, "compile cannot adapt"),

@@ -325,6 +325,23 @@ class UnknownStore:
             if entry is not None:
                 self._set_state(entry, state, label)
 
+    def merge(self, unknown_id: str, other_id: str) -> str:
+        """Take two entries for one because a person says so; the id that stays.
+
+        Raises a KeyError, with the id, if there is no such entry, or both are one already.
+        """
+        with self._lock:
+            ids = [self._merged.get(each, each) for each in (unknown_id, other_id)]
+            for each in ids:
+                if each not in self._objects or ids[0] == ids[1]:
+                    raise KeyError(each)
+            pair = sorted(
+                (self._objects[each] for each in ids),
+                key=lambda entry: (entry.first_seen, entry.id),
+            )
+            self._merge(*pair)
+            return pair[0].id
+
     def release(self, unknown_id: str, label: str) -> None:
         """Remove an entry that waits, because its class is known by now."""
         with self._lock:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A version as a model, and the ways to write one: from a shipped checkpoint, without a class."""
+"""A version as a model, and the ways to write one: from a checkpoint, without a class, renamed."""
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +17,7 @@ from newfound_core.knowledge.knowledge_base import read_note
 from newfound_core.metadata import Provenance
 from newfound_core.models import LoadedModel, load_model, save_model
 from newfound_core.open_world.heads import HEADS
+from newfound_core.open_world.memory import Memory
 from newfound_core.open_world.memory_features import FILE_NAME as FEATURES_NAME
 from newfound_core.open_world.memory_store import load_memory, save_memory
 from newfound_core.open_world.model import OpenWorldModel
@@ -118,19 +119,47 @@ def from_checkpoint(checkpoint: Path) -> Write:
 def without_class(version: Path, label: str) -> Write:
     """Write a version that is another one without one of its classes, and without its images."""
 
+    def forget(model: OpenWorldModel, memory: Memory) -> Memory:
+        if model.labels == [label] and not model.head.has_background:
+            raise DataError(f"{label!r} is the only class: a knowledge base keeps at least one")
+        model.head.forget(label)
+        return memory.without(label)
+
+    return _changed(version, forget, {label: ""}, Provenance.now("forget", None, label, {}))
+
+
+def renamed_class(version: Path, label: str, new_label: str) -> Write:
+    """Write a version that is another one in which a class has another name."""
+
+    def rename(model: OpenWorldModel, memory: Memory) -> Memory:
+        labels = model.head.labels
+        labels[labels.index(label)] = new_label
+        return memory.renamed(label, new_label)
+
+    data = f"{label!r} as {new_label!r}"
+    return _changed(version, rename, {label: new_label}, Provenance.now("rename", None, data, {}))
+
+
+def _changed(
+    version: Path,
+    change: Callable[[OpenWorldModel, Memory], Memory],
+    names: Mapping[str, str],  # of classes that have another one then; empty: they are gone
+    provenance: Provenance,
+) -> Write:
+    """Write a version after a change of its model and its memory."""
+
     def write(folder: Path) -> Iterable[str]:
         loaded = load_model(version, METHODS)
         model = loaded.model
         assert isinstance(model, OpenWorldModel)
-        if model.labels == [label] and not model.head.has_background:
-            raise DataError(f"{label!r} is the only class: a knowledge base keeps at least one")
-        model.head.forget(label)
+        remembered = loaded.metadata.memory
         old = version / MEMORY_NAME
-        memory = load_memory(old) if loaded.metadata.memory else None
+        memory = load_memory(old) if remembered else Memory()
+        learned_in = _learned_in(version, loaded)
+        memory = change(model, memory)
 
         def write_memory(place: Path) -> None:
-            assert memory is not None
-            save_memory(memory.without(label), place)
+            save_memory(memory, place)
             if (old / FEATURES_NAME).is_file():  # of images that are gone, too, until it learns
                 shutil.copyfile(old / FEATURES_NAME, place / FEATURES_NAME)
 
@@ -139,11 +168,12 @@ def without_class(version: Path, label: str) -> Write:
             model,
             model.labels,
             loaded.metadata.preprocessing,
-            provenance=Provenance.now("forget", None, f"without {label!r}", {}),
-            write_memory=None if memory is None else write_memory,
+            provenance=provenance,
+            write_memory=write_memory if remembered else None,
         )
-        learned_in = _learned_in(version, loaded)
-        write_learned_in(folder, {k: v for k, v in learned_in.items() if k != label})
+        named = {names.get(label, label): shift for label, shift in learned_in.items()}
+        named.pop("", None)
+        write_learned_in(folder, named)
         return model.labels
 
     return write

@@ -130,6 +130,10 @@ class KnowledgeBase(Generic[T]):
         """Where a version is, or would be."""
         return self.folder_of_versions / f"{version:06d}"
 
+    def read(self, version: int) -> T:
+        """What a version holds, without using it; raises a NewfoundError."""
+        return self._read(self.folder(version))
+
     def note(self, version: int | None) -> VersionNote | None:
         """How a version came about."""
         return None if version is None else read_note(self.folder(version))
@@ -176,9 +180,21 @@ class KnowledgeBase(Generic[T]):
         if problem := self.problem():
             raise StorageError(problem)
 
-    def add(self, write: Callable[[Path], Iterable[str]], reason: str) -> int:
-        """Add a version: `write` fills a folder and returns the labels of its classes."""
-        return self._add(write, reason, self.note(self.current))
+    def add(
+        self,
+        write: Callable[[Path], Iterable[str]],
+        reason: str,
+        renamed: Mapping[str, str] | None = None,
+    ) -> int:
+        """Add a version: `write` fills a folder and returns the labels of its classes.
+
+        `renamed` classes, old name to new, are known for as long as they were before.
+        """
+        before = self.note(self.current)
+        if before is not None and renamed:
+            classes = {renamed.get(name, name): note for name, note in before.classes.items()}
+            before = replace(before, classes=classes)
+        return self._add(write, reason, before)
 
     def adopt(self, folder: Path, labels: Iterable[str], reason: str, job: str) -> int:
         """Add the result of a learning job by moving it here; done twice, it is there once.

@@ -87,6 +87,13 @@ def load_knowledge(directory: Path, device: torch.device | str = "cpu") -> Knowl
     return Knowledge(loaded, load_memory(directory / "memory"))
 
 
+def without(knowledge: Knowledge, label: str) -> Knowledge:
+    """The same without a class and its images; the model is changed in place."""
+    knowledge.model.head.forget(label)
+    # What is loaded says which labels it came with; only the model's own count from here on.
+    return Knowledge(knowledge.loaded, knowledge.memory.without(label))
+
+
 def default_frozen_stages(backbone: Backbone) -> int:
     """All but the last stage, which learns, with what follows it."""
     names = [name for name, _ in backbone.stages.named_children()]

@@ -111,6 +111,7 @@ class Job:
     sources: Mapping[str, str] = field(default_factory=dict)  # image name to where it came from
     unknown_id: str = ""  # the unknown object whose crops are among the images
     light: str = ""  # shift of the light its images were taken in, float32 in base64; empty: none
+    anew: bool = False  # forget what is known of the class first: these images are all it is
 
     def __post_init__(self) -> None:
         if not isinstance(self.label, str) or not self.label.strip():
@@ -118,6 +119,8 @@ class Job:
         for name in ("unknown_id", "light"):
             if not isinstance(getattr(self, name), str):
                 raise ConfigError(f"{name} must be a text, got {getattr(self, name)!r}")
+        if not isinstance(self.anew, bool):
+            raise ConfigError(f"anew must be true or false, got {self.anew!r}")
         path = PurePosixPath(self.knowledge) if isinstance(self.knowledge, str) else None
         if path is None or path.is_absolute() or not self.knowledge or "\0" in self.knowledge:
             raise ConfigError(

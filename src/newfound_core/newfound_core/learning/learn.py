@@ -33,6 +33,7 @@ from newfound_core.learning.class_learning import (
     load_knowledge,
     reduced,
     save_learned,
+    without,
 )
 from newfound_core.learning.job import Job, JobFolder, JobProgress, JobResult, JobState, Reason
 from newfound_core.learning.validation import validate
@@ -188,6 +189,8 @@ def _work(
     reporter = JobReporter(folder, trains=job.options.epochs > 0, interrupted=interrupted)
     reporter.report("loading")
     knowledge = _knowledge(folder.path / job.knowledge, device)
+    if job.anew and job.label in knowledge.model.labels:
+        knowledge = without(knowledge, job.label)
     new, left_out = _new_samples(folder, job, knowledge.loaded.metadata.preprocessing.size)
     learned = learn_class(knowledge, job, new, folder.resume_path, reporter)
     state, reason, message = validate(learned.accuracy, job.options)

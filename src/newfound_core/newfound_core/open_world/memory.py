@@ -88,6 +88,16 @@ class Memory:
         kept = {name: samples for name, samples in self._samples.items() if name != label}
         return Memory(self.config, kept)
 
+    def renamed(self, label: str, new_label: str) -> "Memory":
+        """Return the memory after a class was given another name."""
+        kept = {
+            new_label if name == label else name: [
+                replace(sample, label=new_label) if name == label else sample for sample in samples
+            ]
+            for name, samples in self._samples.items()
+        }
+        return Memory(self.config, kept)
+
     def _all(self) -> Iterable[Sample]:
         return (sample for kept in self._samples.values() for sample in kept)
 

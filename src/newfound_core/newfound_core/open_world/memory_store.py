@@ -85,9 +85,14 @@ def encoded(sample: Sample) -> tuple[bytes, str]:
     raise DataError(f"an image of class {sample.label!r} is neither a PNG nor a JPEG")
 
 
-def _save_sample(sample: Sample, images: Path) -> dict[str, Any]:
+def sample_id(sample: Sample) -> str:
+    """The name of a sample's image: it follows from its content."""
     content, extension = encoded(sample)
-    name = f"{hashlib.sha256(content).hexdigest()}.{extension}"
+    return f"{hashlib.sha256(content).hexdigest()}.{extension}"
+
+
+def _save_sample(sample: Sample, images: Path) -> dict[str, Any]:
+    content, name = encoded(sample)[0], sample_id(sample)
     if not (images / name).is_file():
         write_bytes(images / name, content)
     return {"file": name, "held_out": sample.held_out, "source": sample.source}

@@ -151,7 +151,9 @@ class Curator(ManagedNode):
         if request.decision not in _DECISIONS:
             raise RequestError("INVALID_DECISION", f"there is no decision {request.decision}")
         decision = _DECISIONS[request.decision]
-        response.label = self.proposals.decide(request.unknown_id, decision, request.label)
+        response.label = self.proposals.decide(
+            request.unknown_id, decision, request.label, extend=request.extend
+        )
 
     # Steps.
 

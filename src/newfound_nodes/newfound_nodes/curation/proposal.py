@@ -114,6 +114,7 @@ class Proposal:
     message: str = ""
     evidence: Evidence = Evidence()
     asked: float = 0.0  # s since 1970, when it left the backlog; 0: it has not
+    extend: bool = False  # a known class may be given its views
 
     @property
     def open(self) -> bool:
@@ -273,6 +274,8 @@ def _checked(
     proposal: Proposal, answer: Answer, rules: CurationRules, known: Collection[str]
 ) -> Proposal:
     """Nothing was heard of the job for long, and the detector was asked to learn it again."""
+    if answer.outcome == "exists" and proposal.extend:
+        return proposal  # it was known before: only the end of the job says that it is learned
     if answer.outcome == "exists":
         return (
             job_ended(proposal, True, "")

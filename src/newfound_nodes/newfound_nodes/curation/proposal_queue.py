@@ -196,6 +196,7 @@ class ProposalQueue:
             for present in self.open():
                 if (
                     present.state == ProposalState.LEARNING
+                    and not present.extend
                     and find_label(present.label, self._known) is not None
                 ):
                     self._try_to_put(proposals.job_ended(present, True, ""))
@@ -212,8 +213,11 @@ class ProposalQueue:
                 self._not_before[present.id] = self._clock() + self.retry.status_timeout
             return self._proposals[present.id]
 
-    def decide(self, unknown_id: str, decision: str, label: str) -> str:
-        """A person confirms, corrects or dismisses; what will be learned. Raises RequestError."""
+    def decide(self, unknown_id: str, decision: str, label: str, *, extend: bool = False) -> str:
+        """A person confirms, corrects or dismisses; what will be learned. Raises RequestError.
+
+        `extend`: if a class of that label is known, it gets these views.
+        """
         with self._lock:
             present = self._proposals.get(unknown_id)
             if present is None:
@@ -226,6 +230,7 @@ class ProposalQueue:
             else:
                 label = decided_label(present, decision, label)
                 after = proposals.decided(present, label, "person", self.rules)
+                after = replace(after, extend=extend)
             try:
                 self._put(after)
             except OSError as error:
@@ -319,7 +324,8 @@ class ProposalQueue:
             return None
         if present.state != ProposalState.SUBMITTING:
             return present
-        if find_label(present.label, self._known) is not None and not present.requests:
+        known = find_label(present.label, self._known) is not None and not present.extend
+        if known and not present.requests:
             why = f"a class {present.label!r} is known already: correct the label, or dismiss it"
             self._try_to_put(proposals.ask_again(present, why))
             return None

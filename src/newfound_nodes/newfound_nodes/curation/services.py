@@ -205,7 +205,10 @@ class ServiceClients:
                 f"{proposal.label!r} are not in {folder}: is image_folder that of web_query?"
             )
         return AddUnknownClass.Request(
-            label=proposal.label, unknown_id=proposal.id, images=[_picture(i) for i in images]
+            label=proposal.label,
+            unknown_id=proposal.id,
+            images=[_picture(i) for i in images],
+            extend=proposal.extend,
         ), 0.0
 
 

@@ -14,6 +14,7 @@ from std_msgs.msg import Header
 from newfound_core.detection.detector import Detection
 from newfound_core.detection.light_shift import LightShiftConfig
 from newfound_core.detection.unknown_objects import UnknownObject
+from newfound_core.knowledge.knowledge_base import VersionNote
 from newfound_core.learning.job import JobStatus
 from newfound_msgs import msg
 from newfound_nodes.open_world.light import LightReport
@@ -109,6 +110,17 @@ def _known_class(in_use: KnowledgeInUse, label: str, threshold: float) -> msg.Kn
         rejection_threshold=threshold,
         since_version=note.since_version if note else in_use.version,
         learned=time_message(int(note.learned * 1e9) if note else 0),
+    )
+
+
+def version_message(version: int, note: VersionNote, in_use: int) -> msg.KnowledgeVersion:
+    """One version on disk."""
+    return msg.KnowledgeVersion(
+        version=version,
+        made=time_message(int(note.made * 1e9)),
+        reason=note.reason,
+        labels=sorted(note.classes),
+        in_use=version == in_use,
     )
 
 

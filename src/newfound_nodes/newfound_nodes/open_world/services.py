@@ -10,28 +10,36 @@ from std_srvs.srv import Trigger
 from newfound_core.learning.job import JobStatus, LearningOptions
 from newfound_msgs.srv import (
     AddUnknownClass,
+    AssessViews,
+    CancelJob,
     DismissUnknown,
     ForgetClass,
     ListClasses,
+    ListExamples,
+    ListVersions,
+    MergeUnknowns,
+    RemoveExamples,
+    RenameClass,
     RestoreKnowledge,
 )
 from newfound_nodes.open_world.learn_action import LearnAction
-from newfound_nodes.open_world.messages import knowledge_message
+from newfound_nodes.open_world.messages import knowledge_message, version_message
 from newfound_nodes.open_world.session import OpenWorldSession
+from newfound_nodes.open_world.stored_views import StoredViews
 from newfound_runtime import images
 from newfound_runtime.images import ImageError
-from newfound_runtime.managed_node import ManagedNode
+from newfound_runtime.managed_node import ManagedNode, run_in_thread
 from newfound_runtime.services import RequestError, answering
 
 MOST_IMAGES = 200
+MOST_VIEWS = 64  # that are assessed at once
 MOST_BYTES = 64 * 2**20
 MOST_PIXELS = 16_000_000  # of one image: what a telephone takes
 MOST_PIXELS_TOGETHER = 100_000_000  # a second or two of decoding
 
 
 class KnowledgeServices:
-    """`~/add_unknown_class`, `~/dismiss_unknown`, `~/forget_class`, `~/restore_knowledge`,
-    `~/list_classes`, `~/cancel_learning`, and the action `~/learn_class`.
+    """What is done with knowledge and unknown objects, and the action `~/learn_class`.
 
     They exist from the beginning, and answer RESULT_NOT_READY while the node is not active.
     """
@@ -44,18 +52,29 @@ class KnowledgeServices:
         options: Callable[[], LearningOptions],
     ) -> None:
         self._node, self._session, self._options = node, session, options
+        self._stored = StoredViews()
         for kind, name, handler in (
             (AddUnknownClass, "add_unknown_class", self._add),
             (DismissUnknown, "dismiss_unknown", self._dismiss),
             (ForgetClass, "forget_class", self._forget),
             (RestoreKnowledge, "restore_knowledge", self._restore),
+            (RenameClass, "rename_class", self._rename),
+            (RemoveExamples, "remove_examples", self._remove_examples),
+            (MergeUnknowns, "merge_unknowns", self._merge),
         ):
             callback = answering(node, handler)
             node.create_service(kind, f"~/{name}", callback, callback_group=group)
         # These do not wait for those.
-        reading = MutuallyExclusiveCallbackGroup()
-        callback = answering(node, self._list)
-        node.create_service(ListClasses, "~/list_classes", callback, callback_group=reading)
+        reading, looking = MutuallyExclusiveCallbackGroup(), MutuallyExclusiveCallbackGroup()
+        for kind, name, handler, apart in (
+            (ListClasses, "list_classes", self._list, reading),
+            (ListVersions, "list_versions", self._versions, reading),
+            (CancelJob, "cancel_job", self._cancel_job, reading),
+            (ListExamples, "list_examples", self._examples, looking),
+            (AssessViews, "assess_views", self._assess, looking),
+        ):
+            callback = answering(node, handler)
+            node.create_service(kind, f"~/{name}", callback, callback_group=apart)
         cancel = self._cancel_learning
         node.create_service(Trigger, "~/cancel_learning", cancel, callback_group=reading)
         self._action = LearnAction(node, group, self)
@@ -73,7 +92,7 @@ class KnowledgeServices:
             request.unknown_id,
             lambda: usable_images(request.images),
             self._options(),
-            extend=self._node.param("extend_known"),
+            extend=request.extend or self._node.param("extend_known"),
         )
 
     def cancel(self, job: str) -> bool:
@@ -105,6 +124,45 @@ class KnowledgeServices:
             self._ready().restore(request.version)
         finally:
             response.knowledge_version = self.version()
+
+    def _rename(self, request: Any, response: Any) -> None:
+        try:
+            self._ready().rename(request.label, request.new_label)
+        finally:
+            response.knowledge_version = self.version()
+
+    def _remove_examples(self, request: Any, response: Any) -> None:
+        options = self._options()
+        response.job_id = self._ready().relearn(request.label, set(request.ids), options)
+
+    def _merge(self, request: Any, response: Any) -> None:
+        response.unknown_id = self._ready().merge(request.unknown_id, request.other_id)
+
+    def _versions(self, request: Any, response: Any) -> None:
+        session = self._ready()
+        in_use = session.version()
+        response.versions = [version_message(*each, in_use) for each in session.versions()]
+
+    def _cancel_job(self, request: Any, response: Any) -> None:
+        try:
+            if not self._ready().jobs.cancel(request.job_id):
+                raise RequestError("UNKNOWN_ID", "there is no such job, or it has ended")
+        except OSError as error:
+            raise RequestError("STORAGE", f"the job could not be cancelled: {error}") from error
+
+    def _examples(self, request: Any, response: Any) -> None:
+        session = self._ready()
+        run_in_thread(lambda: self._stored.list_examples(session, request, response))
+
+    def _assess(self, request: Any, response: Any) -> None:
+        if len(request.images) > MOST_VIEWS:
+            raise RequestError("BAD_IMAGES", f"at most {MOST_VIEWS} views are compared")
+        session = self._ready()
+        usable, problem = usable_images(request.images)
+        if problem:
+            raise RequestError("BAD_IMAGES", problem)
+        views = list(usable.values())
+        run_in_thread(lambda: self._stored.assess(session, views, response))
 
     def _list(self, request: Any, response: Any) -> None:
         response.knowledge = knowledge_message(self._ready().in_use)

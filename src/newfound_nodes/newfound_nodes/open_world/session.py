@@ -8,7 +8,7 @@ by a change.
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
+from newfound_core.checkpoint import MEMORY_NAME
 from newfound_core.detection.backend_embedding import BackendEmbedder
 from newfound_core.detection.detector import (
     Detection,
@@ -36,16 +37,17 @@ from newfound_core.detection.unknown_objects import (
     label_unknowns,
 )
 from newfound_core.detection.unknown_store import UnknownsConfig, UnknownStore
-from newfound_core.errors import DataError
+from newfound_core.errors import DataError, NewfoundError
 from newfound_core.inference import InferenceConfig
 from newfound_core.knowledge.contents import (
     Knowledge,
     from_checkpoint,
     read_knowledge,
+    renamed_class,
     without_class,
     write_learned_in,
 )
-from newfound_core.knowledge.knowledge_base import ClassNote, KnowledgeBase
+from newfound_core.knowledge.knowledge_base import ClassNote, KnowledgeBase, VersionNote
 from newfound_core.knowledge.labels import (
     find_label,
     label_problem,
@@ -54,6 +56,8 @@ from newfound_core.knowledge.labels import (
 )
 from newfound_core.learning.job import Job, JobState, JobStatus, LearningOptions
 from newfound_core.models import check_device
+from newfound_core.open_world.memory import Memory
+from newfound_core.open_world.memory_store import encoded, load_memory, sample_id
 from newfound_core.packages import Package
 from newfound_core.packages.classes import export_class
 from newfound_nodes.open_world.learning_queue import COMMAND, LearningQueue
@@ -280,11 +284,7 @@ class OpenWorldSession:
         """Use knowledge without a class."""
         with self._requests:
             self._base.check()
-            labels = self.in_use.knowledge.labels
-            label = normalise_label(label)
-            if label not in labels:
-                known = ", ".join(labels[:20])
-                raise RequestError("UNKNOWN_LABEL", f"no class {label[:100]!r}; known: {known}")
+            labels, label = self.in_use.knowledge.labels, self._known_label(label)
             if len(labels) == 1 and not self.in_use.knowledge.model.head.has_background:
                 raise RequestError("LAST_CLASS", "it is the only class: one has to stay")
             if self.jobs.busy:
@@ -292,6 +292,88 @@ class OpenWorldSession:
             with self._changes:
                 write = without_class(self._base.folder(self.in_use.version), label)
                 self._use(self._base.add(write, f"forgot {label!r}"))
+
+    def rename(self, label: str, new_label: str) -> None:
+        """Use knowledge in which a class has another name."""
+        with self._requests:
+            self._base.check()
+            label = self._known_label(label)
+            new_label = normalise_label(new_label)
+            if problem := label_problem(new_label):
+                raise RequestError("INVALID_LABEL", problem)
+            others = [known for known in self.in_use.knowledge.labels if known != label]
+            if (taken := find_label(new_label, others)) is not None or new_label == label:
+                raise RequestError("LABEL_EXISTS", f"a class {taken or label!r} is known already")
+            if self.jobs.busy:
+                raise RequestError("BUSY", _BUSY)
+            with self._changes:
+                write = renamed_class(self._base.folder(self.in_use.version), label, new_label)
+                reason = f"renamed {label!r} to {new_label!r}"
+                self._use(self._base.add(write, reason, {label: new_label}))
+
+    def relearn(self, label: str, ids: Collection[str], options: LearningOptions) -> str:
+        """Queue a job that learns a class anew, without some of its images; returns its id."""
+        with self._requests:
+            self._base.check()
+            label = self._known_label(label)
+            if find_label(label, self.jobs.labels()) is not None:
+                raise RequestError("LABEL_EXISTS", f"{label!r} is being learned")
+            knowledge = self.in_use.knowledge
+            if len(knowledge.labels) == 1 and not knowledge.model.head.has_background:
+                raise RequestError("LAST_CLASS", "it is the only class: one has to stay")
+            stored = self.remembered().samples(label)
+            names = {sample_id(sample): sample for sample in stored}
+            if missing := set(ids) - names.keys():
+                raise RequestError("UNKNOWN_ID", f"no image of {label!r} is {min(missing)[:70]!r}")
+            kept = [sample for name, sample in names.items() if name not in ids]
+            if len(kept) < FEWEST_IMAGES:
+                reason = f"{len(kept)} images of {label!r} would be left, {FEWEST_IMAGES} must be"
+                raise RequestError("BAD_IMAGES", reason)
+            images = {f"image_{n:03d}.{e}": i for n, (i, e) in enumerate(map(encoded, kept))}
+            sources = {name: sample.source for name, sample in zip(images, kept, strict=True)}
+            return self.jobs.add(Job(label, options=options, sources=sources, anew=True), images)[
+                0
+            ]
+
+    def merge(self, unknown_id: str, other_id: str) -> str:
+        """Take two unknown objects for one; returns the id that stays."""
+        with self._requests:
+            self._base.check()
+            for each in (unknown_id, other_id):
+                if (entry := self._entry(each)).state == UnknownState.LEARNING:
+                    raise RequestError("BUSY", f"it is being learned as {entry.label!r}")
+            try:
+                return self._unknowns.merge(unknown_id, other_id)
+            except KeyError:
+                raise RequestError("UNKNOWN_ID", "both are the same object already") from None
+
+    def versions(self) -> list[tuple[int, VersionNote]]:
+        """Every version on disk, oldest first, and how it came about."""
+        return [(v, self._base.note(v) or VersionNote("", 0.0)) for v in self._base.versions()]
+
+    def knowledge_of(self, version: int) -> Knowledge:
+        """The knowledge of a version on disk; 0 is the one in use."""
+        if version in (0, self.in_use.version):
+            return self.in_use.knowledge
+        if version not in self._base.versions():
+            raise RequestError("UNKNOWN_VERSION", f"there is no version {version}")
+        try:
+            return self._base.read(version)
+        except NewfoundError as error:
+            raise RequestError("DAMAGED", f"version {version} cannot be read: {error}") from error
+
+    def remembered(self) -> Memory:
+        """The images that are remembered of the classes in use."""
+        if not self.in_use.knowledge.can_learn:
+            return Memory()
+        return load_memory(self._base.folder(self.in_use.version) / MEMORY_NAME)
+
+    def _known_label(self, label: str) -> str:
+        labels, label = self.in_use.knowledge.labels, normalise_label(label)
+        if label not in labels:
+            known = ", ".join(labels[:20])
+            raise RequestError("UNKNOWN_LABEL", f"no class {label[:100]!r}; known: {known}")
+        return label
 
     def restore(self, version: int) -> None:
         """Use an earlier version again, as a new one that is its copy."""
@@ -373,6 +455,8 @@ class OpenWorldSession:
     def _learned_in(self, name: str, label: str) -> Mapping[str, Tensor]:
         """The lights that classes were learned in, once a job's result is in use."""
         job, knowledge = self.jobs.folders.job(name), self.in_use.knowledge
+        if job is not None and job.anew and not job.options.epochs:
+            return knowledge.learned_in  # its images are those it was learned from before
         if job is None or job.options.epochs:  # another network: its embeddings are others, too
             return {}
         shift = decode_shift(job.light, knowledge.model.head.dimension)

@@ -431,3 +431,19 @@ def test_ids_that_could_be_paths_are_ignored(office):
         office.queue.announced(name, b"crop")
     office.queue.announced("u1", b"")  # nothing to show to anybody
     assert office.queue.all() == []
+
+
+def test_views_are_added_to_a_known_class_if_the_person_says_so(office):
+    queue = office.queue
+    queue.set_known(["teapot"])
+    queue.announced("u1", b"crop")
+    office.answer(FOUND)
+    queue.decide("u1", "correct", "teapot", extend=True)
+    office.answer(FETCHED)
+    step = office.answer(QUEUED)
+    assert step.extend
+    queue.set_known(["teapot", "mug"])  # another class was learned: it is not ours
+    assert office.states() == [ProposalState.LEARNING]
+    office.restart()
+    office.queue.job_changed("000001", "teapot", True, "")
+    assert office.states() == [ProposalState.LEARNED]
