@@ -43,11 +43,11 @@ soak: build  ## kills at random moments and half an hour of adaptation, to soak/
 	@$(ENV) && python -m studies.learning_kills --kills $(or $(SOAK_KILLS),200) --out soak/learning_kills
 	@$(ENV) && python -m studies.soak --minutes $(or $(SOAK_MINUTES),30) --out soak/adaptation
 
-demo: build  ## the open-world loop on the simulated camera, reported on in demo_report/
-	@$(ENV) && python -m scripts.demo
+demo: build  ## the open-world loop on the simulated camera, reported on in demo_report/; KEEP=1: stay, with the page
+	@$(ENV) && python -m scripts.demo $(if $(KEEP),--keep)
 
-up: build  ## the nodes of PARAMS (default config/simulation.yaml) in one process, until Ctrl-C
-	@$(ENV) && exec python -m newfound_runtime.container --ros-args --params-file $(or $(PARAMS),config/simulation.yaml)
+up: build  ## the nodes of PARAMS (default config/simulation.yaml) and the operator's page (PORT), until Ctrl-C
+	@$(ENV) && exec python -m scripts.up --params $(or $(PARAMS),config/simulation.yaml) $(if $(PORT),--port $(PORT))
 
 bench: build  ## benchmark tables, as ratios measured in one run, to bench/
 	@$(ENV) && python -m tests.bench $(ONLY) $(if $(QUICK),--quick) $(if $(PAGE),--page $(PAGE))

@@ -34,10 +34,20 @@ from launch_ros.actions import Node
 CONFIG = get_package_share_path("newfound_bringup") / "config"
 IMAGE_NODES = ("adaptive_classifier", "place_categorizer", "open_world_detector")
 SUITE = (*IMAGE_NODES, "curator", "web_query")
-ALL = (*SUITE, "object_memory", "sim_camera")
-FOR_THE_ROBOT = ("web_query", "object_memory")  # the others are there once for each camera
-# The simulated camera is a process of its own, as a driver is.
-PACKAGES = {"web_query": "newfound_web", "sim_camera": "newfound_sim"}  # else newfound_nodes
+ALL = (*SUITE, "object_memory", "console", "sim_camera")
+FOR_THE_ROBOT = (
+    "web_query",
+    "object_memory",
+    "console",
+)  # the others are there once for each camera
+# The simulated camera is a process of its own, as a driver is; so is the console, whose browsers
+# must not hold up a frame.
+APART = ("sim_camera", "console")
+PACKAGES = {  # else newfound_nodes
+    "web_query": "newfound_web",
+    "sim_camera": "newfound_sim",
+    "console": "newfound_console",
+}
 
 RESPAWN_DELAY = 2.0  # s before a process is started again
 SHORT_LIFE = 60.0  # s; a process that ends sooner after its start counts as a failed start
@@ -46,7 +56,7 @@ SIGTERM_TIMEOUT = "30"  # s after Ctrl-C: adapted statistics may have to be save
 
 CLASSIFIER, PLACES, DETECTOR = ((kind,) for kind in IMAGE_NODES)
 DEPTH_NODES = (*DETECTOR, "object_memory")
-WEB, CAMERA = ("web_query",), ("sim_camera",)
+WEB, CAMERA, CONSOLE = ("web_query",), ("sim_camera",), ("console",)
 BOOLEAN = ("true", "false", "True", "False")
 # Arguments that set parameters: the nodes, the parameter, what it is.
 SETTINGS = {
@@ -71,6 +81,8 @@ SETTINGS = {
     "library_folder": (WEB, "library_folder", "Folder of labelled images"),
     "image_folder": ((*WEB, "curator"), "image_folder", "Where fetched images go"),
     "contact": (WEB, "contact", "E-mail or address told to servers"),
+    "console_host": (CONSOLE, "host", "Address of the operator's page; 0.0.0.0: for others, too"),
+    "console_port": (CONSOLE, "port", "Port of the operator's page"),
     "source": (CAMERA, "source", "Clip, scenario, image folder or video"),
     "rate": (CAMERA, "rate", "Simulated frames per second, 0 as recorded"),
     "loop": (CAMERA, "loop", "Whether the simulated camera begins anew, true or false"),
@@ -84,6 +96,7 @@ ARGUMENTS = {  # name: default, description
     ),
     "cameras": ("camera", "Namespaces of the cameras, separated by commas; each gets its nodes."),
     "namespace": ("", "Above those of the cameras."),
+    "console": ("false", "The operator's page, besides: http://localhost:8420/."),
     "simulation": ("false", "A simulated camera in each namespace, with simulation.yaml."),
     "params_file": ("", "YAML file, or the name of one in config/, that wins over those there."),
     "use_composition": ("true", "One process for all nodes, with one copy of torch, or one each."),
@@ -91,6 +104,7 @@ ARGUMENTS = {  # name: default, description
     "log_level": ("info", "debug, info, warn, error or fatal."),
 }
 CHOICES = {
+    "console": BOOLEAN,
     "simulation": BOOLEAN,
     "use_composition": BOOLEAN,
     "respawn": BOOLEAN,
@@ -103,7 +117,12 @@ def _true(text: str) -> bool:
     return text.lower() == "true"
 
 
-TYPES = {"rate": float, "loop": _true, "autostart": _true}  # of these arguments; else text
+TYPES = {
+    "rate": float,
+    "console_port": int,
+    "loop": _true,
+    "autostart": _true,
+}  # of these arguments; else text
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -135,6 +154,7 @@ def _processes(context: LaunchContext) -> list:
     base = f"/{given['namespace'].strip('/')}".rstrip("/")
     simulated = _true(given["simulation"])
     kinds = _names(given["nodes"]) + (["sim_camera"] if simulated else [])
+    kinds += ["console"] if _true(given["console"]) and "console" not in kinds else []
     _check(kinds, given)
     own = _read(given["params_file"]) if given["params_file"] else None
     places = [
@@ -198,7 +218,7 @@ def _wiring(base: str, cameras: list[str], kinds: list[str]) -> dict[str, dict]:
 
 def _composed(places: list, base: str, values: dict[str, dict]) -> list[tuple[str, str]]:
     """The container, told what to run, and what stays outside of it."""
-    inside = [(kind, where) for kind, where in places if kind != "sim_camera"]
+    inside = [(kind, where) for kind, where in places if kind not in APART]
     if places and not inside:
         return places
     if inside:

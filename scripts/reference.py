@@ -26,6 +26,7 @@ ORDER = (
     "open_world_detector",
     "object_memory",
     "curator",
+    "console",
     "web_query",
     "sim_camera",
 )

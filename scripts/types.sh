@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 failed=()
-for package in newfound_core newfound_runtime newfound_nodes newfound_web newfound_sim newfound_training; do
+for package in newfound_core newfound_runtime newfound_nodes newfound_web newfound_console newfound_sim newfound_training; do
     echo "mypy: $package"
     (cd "src/$package" && mypy --config-file ../../pyproject.toml "$package") || failed+=("$package")
 done

@@ -8,12 +8,15 @@ as the light changes, one of which adapts. Last, a real recording: the camera is
 are not.
 """
 
+import argparse
 import json
 import os
 import random
 import signal
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 
 import rclpy
 from rclpy.signals import SignalHandlerOptions
@@ -22,7 +25,7 @@ from newfound_msgs.msg import LabelProposal
 from scripts.demo import story
 from scripts.demo.person import Person
 from scripts.demo.report import draw
-from scripts.demo.stack import ROOT, StackEndedError, running
+from scripts.demo.stack import ROOT, SCREENSHOT, StackEndedError, running
 from scripts.demo.witness import DemoError, Witness
 
 NEW = "teapot"  # in the clip, and in no model that we ship
@@ -78,6 +81,8 @@ def attended(person: Person, condition: object) -> object:
 def asked(witness: Witness, person: Person) -> bool:
     """Whether the person has said what the new thing is; the clip is played until then."""
     person.attend()
+    if witness.asks():
+        witness.stack.take_screenshot()
     if witness.ended and NEW not in person.decided:  # a busy machine sees few frames
         witness.play()
     return NEW in person.decided
@@ -101,7 +106,20 @@ def shown(witness: Witness) -> bool:
     return witness.table.answered()
 
 
-def main() -> int:
+def keep(witness: Witness) -> None:
+    """Let the camera play on, and leave the page to a person, until Ctrl-C."""
+    witness.play_for_ever()
+    say(f"the page is at {witness.stack.address}; end with Ctrl-C")
+    with suppress(KeyboardInterrupt):
+        while True:  # nothing is listened to any more
+            witness.stack.check()
+            time.sleep(0.5)
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    parser = argparse.ArgumentParser("python -m scripts.demo", description="The open-world loop.")
+    parser.add_argument("--keep", action="store_true", help="stay afterwards, with the page")
+    options = parser.parse_args(arguments)
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # several nodes share two cores
     os.environ["ROS_DOMAIN_ID"] = str(random.randrange(1, 102))
@@ -111,22 +129,36 @@ def main() -> int:
         # Ctrl-C and SIGTERM end this process as they end any; `running` then ends the nodes.
         rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
         try:
-            told = loop(Witness(stack))
+            say(f"watch it in a browser: {stack.address}")
+            witness = Witness(stack)
+            told = loop(witness)
+            code = report(told, time.monotonic() - began)
+            if options.keep:
+                keep(witness)
+            return code
         except (DemoError, StackEndedError) as error:
             say(f"failed: {error}")
             return 1
         finally:
             rclpy.try_shutdown()
+
+
+def report(told: story.Story, seconds: float) -> int:
+    """Write demo_report/, and say how it went; the exit code."""
     folder = ROOT / "demo_report"
     draw(told, folder / "report.png")
-    summary = {**told.summary(), "seconds": round(time.monotonic() - began, 1)}
+    summary = {**told.summary(), "seconds": round(seconds, 1)}
+    if SCREENSHOT.exists():
+        summary["inbox_screenshot"] = SCREENSHOT.name
     (folder / "report.json").write_text(json.dumps(summary, indent=2) + "\n")
     print(json.dumps(summary, indent=2))
     missing = told.missing()
     say("the loop is closed" if not missing else f"the loop did not close: {'; '.join(missing)}")
     say(f"see {folder / 'report.png'}")
+    if SCREENSHOT.exists():
+        say(f"what a person saw: {SCREENSHOT}")
     return 1 if missing else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

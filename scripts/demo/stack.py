@@ -3,6 +3,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -12,8 +13,12 @@ from pathlib import Path
 
 import yaml
 
+from scripts.screenshot import chromium
+from scripts.up import end, page_command
+
 ROOT = Path(__file__).resolve().parents[2]
 PARAMETERS = ROOT / "config/demo.yaml"
+SCREENSHOT = ROOT / "demo_report" / "inbox.png"
 _PATIENCE = 30.0  # s for an orderly end
 
 
@@ -30,12 +35,26 @@ class Stack:
         own.write_text(yaml.safe_dump(_folders(folder)))
         self.log = (ROOT / "demo_report" / "nodes.log").open("w")
         arguments = ["--ros-args", "--params-file", str(PARAMETERS), "--params-file", str(own)]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "newfound_runtime.container", *arguments],
-            cwd=ROOT,
-            stdout=self.log,
-            stderr=subprocess.STDOUT,
+        self._process = self._start(
+            [sys.executable, "-m", "newfound_runtime.container", *arguments]
         )
+        self.port = _free_port()
+        self._page = self._start(page_command(self.port))
+        self._screenshot: subprocess.Popen | None = None
+
+    def _start(self, command: list[str]) -> subprocess.Popen:
+        return subprocess.Popen(command, cwd=ROOT, stdout=self.log, stderr=subprocess.STDOUT)
+
+    @property
+    def address(self) -> str:
+        """Where the operator's page is."""
+        return f"http://localhost:{self.port}/"
+
+    def take_screenshot(self) -> None:
+        """Have a picture of the inbox taken, once, if there is a browser."""
+        if self._screenshot is None and chromium():
+            target = [f"{self.address}#/inbox", str(SCREENSHOT), "--wait", ".card .candidate"]
+            self._screenshot = self._start([sys.executable, "-m", "scripts.screenshot", *target])
 
     def check(self) -> None:
         """Raise if it does not run any more."""
@@ -44,7 +63,9 @@ class Stack:
 
     def end(self) -> None:
         """As with Ctrl-C; killed if that does not help."""
-        self._process.send_signal(signal.SIGINT)
+        end([p for p in (self._screenshot, self._page) if p is not None])
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
         try:
             self._process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
@@ -58,12 +79,18 @@ class Stack:
 def running() -> Iterator[Stack]:
     """The stack on folders that are gone afterwards."""
     (ROOT / "demo_report").mkdir(exist_ok=True)
+    SCREENSHOT.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="newfound-demo-", ignore_cleanup_errors=True) as name:
         stack = Stack(Path(name))
         try:
             yield stack
         finally:
             stack.end()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]
 
 
 def _end_learners(folder: Path) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import rclpy
 from lifecycle_msgs.msg import State
 from lifecycle_msgs.srv import GetState
+from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 from sensor_msgs.msg import CompressedImage
 from std_srvs.srv import Trigger
 
@@ -43,7 +45,7 @@ class Witness:
     """A node that keeps what it hears. Everything runs in `until`, in one thread."""
 
     def __init__(self, stack: Stack) -> None:
-        self._stack, self._began = stack, time.monotonic()
+        self.stack, self._began = stack, time.monotonic()
         self.node = Node("demo")
         self.pictures: dict[int, bytes] = {}  # JPEG by the number of the frame in the clip
         self.truths: dict[Stamp, msg.GroundTruth] = {}
@@ -88,9 +90,9 @@ class Witness:
         end = time.monotonic() + seconds
         while not (found := condition()):
             rclpy.spin_once(self.node, timeout_sec=0.2)
-            self._stack.check()
+            self.stack.check()
             if time.monotonic() > end:
-                log = self._stack.log.name
+                log = self.stack.log.name
                 raise DemoError(f"waited {seconds:.0f} s in vain for {what}; see {log}")
         return found
 
@@ -120,6 +122,19 @@ class Witness:
         """Let the camera over the bench begin anew."""
         self.call(Trigger, "/camera/sim_camera/restart", Trigger.Request())
         self.ended, self.clip_time = False, 0.0
+
+    def play_for_ever(self) -> None:
+        """Let the camera over the bench begin anew, and again whenever it has ended."""
+        parameters = [Parameter("loop", value=True).to_parameter_msg()]
+        service = "/camera/sim_camera/set_parameters_atomically"
+        request = SetParametersAtomically.Request(parameters=parameters)
+        self.call(SetParametersAtomically, service, request)
+        self.play()
+
+    def asks(self) -> bool:
+        """Whether a person is asked something now."""
+        newest = self.proposals[-1].message.proposals if self.proposals else []
+        return any(p.state == msg.LabelProposal.STATE_WAITING and p.candidates for p in newest)
 
     def play_light(self) -> None:
         """Let the camera play before which the light changes."""

@@ -91,6 +91,8 @@ class Receiver:
 
     `on_error` gets any exception while a message is taken or received; the thread goes on.
     `on_incompatible` gets the name of the QoS policy that keeps a publisher from being heard.
+    `period` is the least time between two messages; those in between stay with the middleware,
+    which drops them when there are more than the depth of the profile.
     """
 
     def __init__(
@@ -101,11 +103,13 @@ class Receiver:
         receive: Callable[[Any], None],
         profile: QoSProfile,
         *,
+        period: float = 0.0,
         on_error: Callable[[Exception], None],
         on_incompatible: Callable[[str], None],
     ) -> None:
         self._node = node
         self._receive, self._on_error = receive, on_error
+        self._period, self._closing = period, threading.Event()
 
         def incompatible(event: Any) -> None:
             on_incompatible(qos_policy_name_from_kind(event.last_policy_kind))
@@ -129,6 +133,7 @@ class Receiver:
     def close(self) -> None:
         """Unsubscribe; no message is handed over after this."""
         self._open = False
+        self._closing.set()
         self._wake_up.trigger()
         self._thread.join()
         self._wake_up.destroy()
@@ -148,6 +153,8 @@ class Receiver:
                     taken = handle.take_message(self._subscription.msg_type, False)
                     if taken is not None and self._open:
                         self._receive(taken[0])
+                        if self._period:
+                            self._closing.wait(self._period)
                 except Exception as error:
                     if not context.ok():
                         return

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an operator does in the inbox, each as a call of a node's service."""
+
+from typing import Any
+
+from newfound_console.bridge import CallError
+from newfound_console.console import Console
+from newfound_console.requests import Action, BadRequestError, node, text, texts
+from newfound_msgs import srv
+
+
+class InboxActions:
+    """Name, dismiss, merge, cancel."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def all(self) -> dict[str, Action]:
+        """By the names that the page uses."""
+        return {"name": self.name, "dismiss": self.dismiss, "merge": self.merge,
+                "cancel": self.cancel}  # fmt: skip
+
+    async def name(self, body: dict[str, Any]) -> Any:
+        """Say what unknown things are: one label for all of them, or each its first candidate."""
+        detector, ids = node(body, "detector"), texts(body, "ids")
+        label, extend = text(body, "label", ""), body.get("extend") is True
+        if len(ids) > 1 and label:
+            ids = [await self._merge(detector, ids)]
+        failed = {}
+        for each in ids:
+            try:
+                await self._name(detector, each, label, extend)
+            except CallError as error:
+                failed[each] = str(error)
+        if len(failed) == len(ids):
+            raise CallError(next(iter(failed.values())))
+        return {"done": len(ids) - len(failed), "failed": failed}
+
+    async def _name(self, detector: str, unknown_id: str, label: str, extend: bool) -> None:
+        state = self._console.detectors.get(detector)
+        call = self._console.bridge.call
+        if state is not None and state.curator:
+            kind = srv.ConfirmLabel
+            wish = kind.Request(unknown_id=unknown_id, label=label, extend=extend)
+            decisions = kind.Request
+            wish.decision = decisions.DECISION_CORRECT if label else decisions.DECISION_CONFIRM
+            await call(kind, f"{state.curator}/confirm_label", wish)
+        elif not label:
+            raise CallError("nobody has proposed a name for it: please type one")
+        else:
+            learn = srv.AddUnknownClass
+            wish = learn.Request(label=label, unknown_id=unknown_id, extend=extend)
+            await call(learn, f"{detector}/add_unknown_class", wish)
+
+    async def dismiss(self, body: dict[str, Any]) -> Any:
+        """Do not ask about these again."""
+        detector, ids = node(body, "detector"), texts(body, "ids")
+        state = self._console.detectors.get(detector)
+        failed = {}
+        for each in ids:
+            try:
+                if state is not None and state.curator:
+                    kind: Any = srv.ConfirmLabel
+                    wish = kind.Request(unknown_id=each, decision=kind.Request.DECISION_DISMISS)
+                    await self._console.bridge.call(kind, f"{state.curator}/confirm_label", wish)
+                else:
+                    kind = srv.DismissUnknown
+                    wish = kind.Request(unknown_id=each)
+                    await self._console.bridge.call(kind, f"{detector}/dismiss_unknown", wish)
+            except CallError as error:
+                failed[each] = str(error)
+        if len(failed) == len(ids):
+            raise CallError(next(iter(failed.values())))
+        return {"done": len(ids) - len(failed), "failed": failed}
+
+    async def merge(self, body: dict[str, Any]) -> Any:
+        """Say that several unknown things are one, or of one kind."""
+        ids = texts(body, "ids")
+        if len(ids) < 2:
+            raise BadRequestError("two things at least can be merged")
+        return {"id": await self._merge(node(body, "detector"), ids)}
+
+    async def _merge(self, detector: str, ids: list[str]) -> str:
+        kept = ids[0]
+        for other in ids[1:]:
+            wish = srv.MergeUnknowns.Request(unknown_id=kept, other_id=other)
+            answer = await self._console.bridge.call(
+                srv.MergeUnknowns, f"{detector}/merge_unknowns", wish
+            )
+            kept = answer.unknown_id
+        return kept
+
+    async def cancel(self, body: dict[str, Any]) -> Any:
+        """Stop a learning job."""
+        wish = srv.CancelJob.Request(job_id=text(body, "job"))
+        service = f"{node(body, 'detector')}/cancel_job"
+        await self._console.bridge.call(srv.CancelJob, service, wish)
+        return {}

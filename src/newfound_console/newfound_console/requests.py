@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a page may send: texts, numbers and lists of a limited size."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+Action = Callable[[dict[str, Any]], Awaitable[Any]]
+_NODE = re.compile(r"(/[A-Za-z_][A-Za-z0-9_]*)+")
+MAX_SELECTED = 200  # things that are named or dismissed at once
+MAX_LABEL = 200  # characters that are passed on; the detector allows fewer
+
+
+class BadRequestError(Exception):
+    """A request that the page would never make."""
+
+
+def text(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    """A text of a request."""
+    found = body.get(name, default)
+    if not isinstance(found, str) or len(found) > MAX_LABEL:
+        raise BadRequestError(f"{name} is missing, or no text")
+    return found
+
+
+def node(body: Mapping[str, Any], name: str) -> str:
+    """The full name of a node in a request; services are called below it."""
+    found = text(body, name)
+    if not _NODE.fullmatch(found):
+        raise BadRequestError(f"{name} is not the name of a node")
+    return found
+
+
+def whole(body: Mapping[str, Any], name: str) -> int:
+    """A number of a request."""
+    found = body.get(name)
+    if type(found) is not int or not 0 <= found < 2**63:
+        raise BadRequestError(f"{name} is missing, or no number")
+    return found
+
+
+def texts(body: Mapping[str, Any], name: str, most: int = MAX_SELECTED) -> list[str]:
+    """A list of texts of a request."""
+    found = body.get(name)
+    if not isinstance(found, list) or not 0 < len(found) <= most:
+        found = [None]
+    if not all(isinstance(each, str) and len(each) <= MAX_LABEL for each in found):
+        raise BadRequestError(f"{name} is missing, or no list of 1 to {most} texts")
+    return found

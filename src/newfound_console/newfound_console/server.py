@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The web server: assets, pictures, actions and the WebSocket, behind the guard."""
+
+import hashlib
+import json
+import logging
+import mimetypes
+import socket
+import threading
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp
+
+from newfound_console.bridge import CallError
+from newfound_console.hub import Hub
+from newfound_console.pictures import Pictures
+from newfound_console.requests import Action, BadRequestError
+from newfound_console.security import COOKIE, Access, Guard
+
+_log = logging.getLogger(__name__)
+_MONTH = 30 * 86400  # s that a browser stays logged in
+MAX_CONNECTIONS = 600
+MAX_MESSAGE = 8 * 1024  # bytes of a browser's WebSocket message
+
+
+def read_assets() -> dict[str, tuple[bytes, str, str]]:
+    """Every file of the page by its address, with media type and tag; nothing else is served."""
+    root = files("newfound_console") / "static"
+    found: dict[str, tuple[bytes, str, str]] = {}
+    for folder, prefix in ((root, ""), (root / "pages", "pages/")):
+        for file in folder.iterdir():
+            if file.is_file():
+                content = file.read_bytes()
+                kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+                kind = "text/javascript" if file.name.endswith(".js") else kind
+                tag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
+                found[f"/static/{prefix}{file.name}"] = (content, kind, tag)
+    found["/"] = found["/static/index.html"]
+    return found
+
+
+def make_app(
+    access: Access, hub: Hub, pictures: Pictures, actions: Mapping[str, Action]
+) -> ASGIApp:
+    """The application; `actions` are what a page may ask for, by name."""
+    assets = read_assets()
+
+    async def asset(request: Request) -> Response:
+        content, kind, tag = assets.get(request.url.path, (b"", "", ""))
+        if not kind:
+            return JSONResponse({"error": "there is no such page"}, 404)
+        # Asked for each time, but sent only when it has changed: a new version is seen at once.
+        headers = {"etag": tag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, media_type=kind, headers=headers)
+
+    async def picture(request: Request) -> Response:
+        found = pictures.get(request.path_params["name"])
+        if found is None:
+            return JSONResponse({"error": "that picture is gone"}, 404)
+        keep = {"cache-control": "private, max-age=86400, immutable"}
+        return Response(found[0], media_type=found[1], headers=keep)
+
+    async def session(request: Request) -> Response:
+        headers = {k.lower(): v for k, v in request.headers.items()}
+        return JSONResponse({"open": access.logged_in(headers)})
+
+    async def login(request: Request) -> Response:
+        if not access.is_token((await _body(request)).get("token")):
+            return JSONResponse({"error": "that is not the token"}, 401)
+        answer = JSONResponse({"open": True})
+        secure = request.headers.get("origin", "").startswith("https:")
+        answer.set_cookie(
+            COOKIE, access.cookie(), _MONTH, httponly=True, samesite="strict", secure=secure
+        )
+        return answer
+
+    async def act(request: Request) -> Response:
+        action = actions.get(request.path_params["name"])
+        if action is None:
+            return JSONResponse({"error": "there is no such action"}, 404)
+        try:
+            return JSONResponse(await action(await _body(request)))
+        except CallError as error:
+            return JSONResponse({"error": str(error)}, 409)
+
+    async def bad_request(request: Request, error: Exception) -> Response:
+        return JSONResponse({"error": str(error)}, 400)
+
+    async def too_large(request: Request, error: Exception) -> Response:
+        return JSONResponse({"error": "the request is too large"}, 413)
+
+    async def defect(request: Request, error: Exception) -> Response:
+        _log.error("%s failed", request.url.path, exc_info=error)
+        return JSONResponse({"error": "this did not work; the log says more"}, 500)
+
+    app = Starlette(
+        routes=[
+            Route("/pictures/{name}", picture),
+            Route("/api/session", session),
+            Route("/api/login", login, methods=["POST"]),
+            Route("/api/{name}", act, methods=["POST"]),
+            WebSocketRoute("/live", hub.serve),
+            Route("/{path:path}", asset),
+        ],
+        exception_handlers={
+            BadRequestError: bad_request,
+            ClientDisconnect: too_large,
+            Exception: defect,
+        },
+    )
+    return Guard(app, access)
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    try:
+        found = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        raise BadRequestError("the request is not JSON") from None
+    if not isinstance(found, dict):
+        raise BadRequestError("the request is not an object")
+    return found
+
+
+class WebServer:
+    """uvicorn in a thread of its own, with an event loop of its own."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Bind, so that a port in use is noticed here; raises OSError."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, port), family=family, backlog=256)
+        self.port = self._socket.getsockname()[1]
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def run(self, app: ASGIApp, loop: Any) -> None:
+        """Serve in a thread."""
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            ws="websockets-sansio",
+            ws_max_size=MAX_MESSAGE,
+            ws_ping_interval=20.0,
+            ws_ping_timeout=20.0,
+            ws_per_message_deflate=False,
+            limit_concurrency=MAX_CONNECTIONS,
+            timeout_keep_alive=10,
+            timeout_graceful_shutdown=2,
+            h11_max_incomplete_event_size=16 * 1024,
+            http="h11",
+            proxy_headers=False,
+        )
+        self._server = uvicorn.Server(config)
+        serve = self._server.serve
+
+        def work() -> None:
+            loop.run_until_complete(serve(sockets=[self._socket]))
+
+        self._thread = threading.Thread(target=work, name="console-server", daemon=True)
+        self._thread.start()
+
+    def close(self) -> bool:
+        """Stop; whether the thread has ended."""
+        if self._server is not None:
+            self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join(10.0)
+        self._socket.close()
+        return self._thread is None or not self._thread.is_alive()

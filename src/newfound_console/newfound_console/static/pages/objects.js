@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where things were seen: a map from above, and a list that can be searched.
+
+import { ago, ask, h, keyed, percent, pretty, say, svg } from "../ui.js";
+
+export function show(root, app) {
+  let objects = [];
+  let memory = "";
+  let chosen = null;
+  const search = h("input", { type: "search", placeholder: "Where is …", "aria-label": "Search for a thing", oninput: render });
+  const frame = h("select", { "aria-label": "Map", onchange: render, hidden: true });
+  const gone = h("input", { type: "checkbox", onchange: render });
+  const map = svg("svg", { class: "map", role: "img", "aria-label": "Map of things seen from above" });
+  const list = h("ul", { class: "objects" });
+  const hint = h("p", { class: "nothing" });
+  const part = h("div", { class: "live" },
+    h("section", { class: "stage panel" }, map, h("p", { class: "quiet" }, "Seen from above; one square is half a metre.")),
+    h("section", { class: "panel" }, list));
+  root.append(h("div", { class: "head" }, h("h1", {}, "Where things are"), h("div", { class: "row" }, h("label", { class: "row quiet" }, gone, "Show what is probably gone"), frame, search)), hint, part);
+  app.watch();
+
+  async function load() {
+    memory = app.status.memories[0] || "";
+    if (memory) {
+      const answer = await app.act("objects", { memory });
+      if (answer) objects = answer.objects;
+    }
+    render();
+  }
+  load();
+  const timer = setInterval(() => document.hidden || load(), 4000);
+
+  function render() {
+    part.hidden = !objects.length;
+    hint.hidden = objects.length > 0;
+    say(hint, memory ? "Nothing was seen with a place yet. It needs a camera that measures distance." : "This robot does not remember places: its part “object memory” is not running.");
+    const frames = [...new Set(objects.map((each) => each.frame))];
+    if ([...frame.options].map((o) => o.value).join() !== frames.join()) frame.replaceChildren(...frames.map((f) => h("option", { value: f }, f || "map")));
+    frame.hidden = frames.length < 2;
+    const wanted = search.value.trim().toLowerCase();
+    const here = objects.filter((each) => each.frame === (frame.value || frames[0]) && (gone.checked || each.presence >= 0.5));
+    const found = here.filter((each) => !wanted || pretty(each.label || "unknown thing").toLowerCase().includes(wanted));
+    keyed(list, found, (each) => each.id, (each) => h("li", {},
+      h("button", { class: "thing", onclick: () => { chosen = chosen === each.id ? null : each.id; render(); } }, each.picture ? h("img", { src: each.picture, alt: "" }) : h("span", { class: "dot" }), h("span", { class: "what" }, h("strong", {}), h("span", { class: "quiet" }))),
+      h("button", { class: "flat", onclick: () => forget(each) }, "Forget")),
+    (item, each) => {
+      item.classList.toggle("open", each.id === chosen);
+      say(item.querySelector("strong"), pretty(each.label || "Unknown thing"));
+      item.title = `${each.position.map((v) => v.toFixed(2)).join(", ")} m, ± ${each.error?.toFixed(2)} m`;
+      say(item.querySelector(".quiet"), `Seen ${ago(each.seen)} · ${percent(each.presence)} still there`);
+    });
+    draw(found);
+  }
+
+  async function forget(each) {
+    if (await ask({ title: `Forget where “${each.label || "this thing"}” is?`, text: "If it is seen again, it comes back.", yes: "Forget" })) {
+      await app.act("forget_object", { memory, id: each.id }, "Forgotten.");
+      load();
+    }
+  }
+
+  function draw(found) {
+    // A camera's own frame looks along z; a map's z is up.
+    const flat = (each) => (/optical|camera/.test(each.frame) ? [each.position[0], -each.position[2]] : [each.position[1] * -1, -each.position[0]]);
+    const points = found.map(flat);
+    const xs = points.map(([x]) => x), ys = points.map(([, y]) => y);
+    const low = [Math.min(...xs, 0) - 0.3, Math.min(...ys, 0) - 0.3], high = [Math.max(...xs, 0) + 0.3, Math.max(...ys, 0) + 0.3];
+    const span = Math.max(high[0] - low[0], high[1] - low[1], 1);
+    map.setAttribute("viewBox", `${low[0]} ${low[1]} ${span} ${span}`);
+    const lines = [];
+    for (let at = Math.floor(low[0] * 2) / 2; at <= low[0] + span; at += 0.5) lines.push(svg("path", { d: `M${at} ${low[1]}v${span}` }));
+    for (let at = Math.floor(low[1] * 2) / 2; at <= low[1] + span; at += 0.5) lines.push(svg("path", { d: `M${low[0]} ${at}h${span}` }));
+    map.replaceChildren(svg("g", { class: "grid" }, lines),
+      ...found.map((each, n) => svg("g", { class: `${each.label ? "known" : "unknown"} ${each.id === chosen ? "chosen" : ""}`, opacity: String(0.2 + 0.8 * (each.presence ?? 1)) },
+        svg("circle", { class: "size", cx: points[n][0], cy: points[n][1], r: Math.max(0.02, Math.min(each.size[0], each.size[1]) / 2) }),
+        svg("circle", { cx: points[n][0], cy: points[n][1], r: 0.008 * span }))),
+      ...found.map((each, n) => svg("text", { x: points[n][0], y: points[n][1] + 0.035 * span, "font-size": 0.026 * span, "text-anchor": "middle" }, pretty(each.label || "?"))));
+  }
+
+  return { leave: () => clearInterval(timer), status: (report) => { if ((report.memories[0] || "") !== memory) load(); } };
+}

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page in a real browser, on real nodes: everything that a person does, by clicks and keys."""
+
+from functools import partial
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from newfound_console.node import Console
+from newfound_core.detection.unknown_objects import UnknownState
+from newfound_core.open_world.view_coverage import distinct_views
+from newfound_nodes.open_world import stored_views
+from newfound_runtime.testing import eventually
+
+WAIT = 30_000  # ms; reached only when something is broken
+PAGES = ("Live", "Inbox", "Teach", "Knowledge", "Objects", "Light")
+
+pytestmark = pytest.mark.slow
+
+
+def go(tab, page):
+    tab.get_by_role("link", name=page).click()
+
+
+def labels(stack):
+    return stack.detector.session.in_use.knowledge.labels
+
+
+def show_until_asked(stack, tab, colour):
+    """Show a colour that nobody knows until there is a card more."""
+    before = tab.locator(".card").count()
+    stack.show(colour)
+    expect(tab.locator(".card")).to_have_count(before + 1, timeout=WAIT)
+
+
+@pytest.fixture
+def clean(stack):
+    """Nothing unknown is left over, and what is known is what was shipped."""
+    stack.show("red")
+    stack.suggestions = {"lemon": 0.8, "duster": 0.1}
+    session = stack.detector.session
+    eventually(lambda: not session.jobs.busy, "no job")
+    for entry in session.unknowns():
+        session._unknowns.mark(entry.id, UnknownState.EXPIRED)
+    eventually(lambda: not stack.curator.proposals.open(), "no question")
+    for label in set(labels(stack)) - {"red", "green", "blue"}:
+        session.forget(label)
+
+
+def test_an_unknown_thing_is_named_learned_recognised_and_undone(stack, clean, tab):
+    expect(tab.locator("#link")).to_have_text("Connected", timeout=WAIT)
+    things = tab.locator("#in-view li")
+    expect(things).to_contain_text("red", timeout=WAIT)
+    stack.show("yellow")
+    expect(things).to_contain_text("Unknown thing", timeout=WAIT)
+    go(tab, "Inbox")
+    card = tab.locator(".card")
+    expect(card.locator("h2")).to_have_text("Is this a lemon?", timeout=WAIT)
+    expect(card.locator(".candidate")).to_have_count(2)
+    expect(card.locator(".candidate").first).to_contain_text("80 % · test")
+    card.focus()
+    tab.keyboard.press("1")
+    expect(tab.locator(".finished")).to_contain_text("Learned: lemon", timeout=WAIT)
+    go(tab, "Live")
+    expect(things).to_contain_text("lemon", timeout=WAIT)
+    go(tab, "Inbox")
+    tab.locator(".finished .undo").first.click()
+    go(tab, "Live")
+    expect(things).to_contain_text("Unknown thing", timeout=WAIT)
+    assert "lemon" not in labels(stack)
+
+
+def test_two_cards_are_merged_and_several_are_named_at_once(stack, clean, tab):
+    go(tab, "Inbox")
+    for colour in ("mint", "magenta", "navy"):
+        show_until_asked(stack, tab, colour)
+    cards = tab.locator(".card")
+    cards.nth(0).get_by_label("Select this thing").check()
+    cards.nth(1).get_by_label("Select this thing").check()
+    tab.get_by_role("button", name="Same thing: merge").click()
+    expect(cards).to_have_count(2, timeout=WAIT)
+    for number in range(2):
+        cards.nth(number).get_by_label("Select this thing").check()
+    tab.get_by_label("Name for all selected").fill("gloss paint")
+    tab.get_by_role("button", name="Same thing: name them").click()
+    expect(tab.locator(".finished")).to_contain_text("Learned: gloss paint", timeout=WAIT)
+    assert labels(stack).count("gloss paint") == 1
+
+
+def test_a_thing_is_put_aside_by_a_key_and_not_asked_about_again(stack, clean, tab):
+    go(tab, "Inbox")
+    show_until_asked(stack, tab, "maroon")
+    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("d")
+    expect(tab.locator(".card")).to_have_count(0, timeout=WAIT)
+    expect(tab.locator(".finished")).to_contain_text("Put aside")
+
+
+def test_a_label_with_markup_is_a_text_everywhere(stack, clean, tab):
+    evil = "<img src=x onerror=alert(1)>"
+    stack.suggestions = {evil: 0.9}
+    go(tab, "Inbox")
+    show_until_asked(stack, tab, "petrol")
+    card = tab.locator(".card")
+    expect(card.locator("h2")).to_have_text(f"Is this a {evil}?", timeout=WAIT)
+    card.get_by_label("Name of this thing").fill("<b>tin</b>")
+    card.get_by_role("button", name="Save").click()
+    # A label may not look like a path: the reason is shown, and the question stays.
+    expect(tab.locator(".toast.error")).to_be_visible(timeout=WAIT)
+    card.get_by_label("Name of this thing").fill("<b>tin")
+    card.get_by_role("button", name="Save").click()
+    expect(tab.locator(".finished")).to_contain_text("Learned: <b>tin", timeout=WAIT)
+    go(tab, "Knowledge")
+    expect(tab.locator(".classes")).to_contain_text("<b>tin", timeout=WAIT)
+    assert tab.locator("main b, main img[src=x]").count() == 0
+
+
+def test_a_thing_is_taught_until_it_is_enough_and_tried_at_once(stack, clean, tab, monkeypatch):
+    # The tiny network finds everything much alike.
+    monkeypatch.setattr(stored_views, "distinct_views", partial(distinct_views, same=0.9999))
+    go(tab, "Teach")
+    expect(tab.locator(".picture.on")).to_be_visible(timeout=WAIT)
+    stack.show("yellow")
+    tab.get_by_role("button", name="Start looking").click()
+    expect(tab.locator(".strip img")).not_to_have_count(0, timeout=WAIT)
+    stack.camera.turning = True
+    expect(tab.locator(".bar.enough")).to_be_visible(timeout=WAIT)
+    stack.camera.turning = False
+    tab.get_by_label("What is it called?").fill("canary")
+    tab.get_by_role("button", name="Learn it").click()
+    expect(tab.locator(".result")).to_contain_text("“canary” is learned", timeout=WAIT)
+    expect(tab.locator(".advice")).to_contain_text("called “canary”", timeout=WAIT)
+
+
+def test_knowledge_is_tested_renamed_cleaned_rehearsed_and_forgotten(stack, clean, tab):
+    go(tab, "Inbox")
+    show_until_asked(stack, tab, "yellow")
+    tab.locator(".card").get_by_role("button", name="lemon").click()
+    expect(tab.locator(".finished")).to_contain_text("Learned: lemon", timeout=WAIT)
+    go(tab, "Knowledge")
+    tab.locator(".classes").get_by_role("button", name="lemon").click()
+    expect(tab.locator(".example")).not_to_have_count(0, timeout=WAIT)
+    pictures = tab.locator(".example").count()
+    tab.get_by_role("button", name="Rename").click()
+    tab.get_by_role("dialog").get_by_role("textbox").fill("citron")
+    tab.get_by_role("dialog").get_by_role("button", name="Rename").click()
+    expect(tab.locator(".detail h2")).to_have_text("citron", timeout=WAIT)
+    expect(tab.locator(".example")).to_have_count(pictures, timeout=WAIT)
+    tab.locator(".example").first.click()
+    tab.get_by_role("button", name="Remove 1 and learn again").click()
+    eventually(
+        lambda: len(stack.detector.session.remembered().samples("citron")) == pictures - 1,
+        "learned without it",
+    )
+    expect(tab.locator(".timeline .now")).to_contain_text("Learned “citron”", timeout=WAIT)
+    tab.get_by_role("button", name="Test its memory").click()
+    expect(tab.locator(".classes")).to_contain_text("right", timeout=WAIT)
+    tab.get_by_role("button", name="What would change?").last.click()
+    expect(tab.locator(".rehearsal table")).to_contain_text("citron", timeout=WAIT)
+    tab.locator(".classes").get_by_role("button", name="citron").click()
+    tab.get_by_role("button", name="Forget").click()
+    tab.get_by_role("dialog").get_by_role("button", name="Forget").click()
+    expect(tab.locator(".classes")).not_to_contain_text("citron", timeout=WAIT)
+    tab.get_by_role("button", name="Undo the last change").click()
+    expect(tab.locator(".classes")).to_contain_text("citron", timeout=WAIT)
+
+
+def test_learning_is_stopped_on_its_card(stack, clean, tab):
+    go(tab, "Inbox")
+    show_until_asked(stack, tab, "navy")
+    with stack.slow_learning():
+        tab.locator(".card").get_by_role("button", name="lemon").click()
+        tab.locator(".card").get_by_role("button", name="Stop learning").click(timeout=WAIT)
+        expect(tab.locator(".card .problem")).to_contain_text("not learned", timeout=WAIT)
+    assert "lemon" not in labels(stack)
+
+
+def test_light_is_held_and_followed_again(stack, clean, tab):
+    go(tab, "Light")
+    part = tab.locator(".lights section")
+    expect(part.locator(".state")).to_have_text("Follows the light", timeout=WAIT)
+    part.get_by_role("button", name="Hold as it is").click()
+    expect(part.locator(".state")).to_have_text("Held", timeout=WAIT)
+    part.get_by_role("button", name="Follow again").click()
+    expect(part.locator(".state")).to_have_text("Follows the light", timeout=WAIT)
+
+
+def test_things_are_found_on_the_map(stack, clean, tab):
+    go(tab, "Objects")
+    expect(tab.locator(".objects li")).to_have_count(2, timeout=WAIT)
+    tab.get_by_label("Search for a thing").fill("mug")
+    expect(tab.locator(".objects li")).to_have_count(1)
+    expect(tab.locator(".map text")).to_have_text("mug")
+    tab.locator(".thing").click()
+    tab.locator(".objects").get_by_role("button", name="Forget").click()
+    tab.get_by_role("dialog").get_by_role("button", name="Forget").click()
+    expect(tab.locator(".objects li")).to_have_count(0, timeout=WAIT)
+
+
+def test_a_part_that_stops_is_shown_and_the_page_comes_back_with_it(stack, clean, tab):
+    parts = tab.locator(".health")
+    expect(parts.locator("li", has_text="Asking you")).to_contain_text("Working", timeout=WAIT)
+    stack.ros.change("/curator", "deactivate")
+    expect(parts.locator("li", has_text="Asking you")).to_contain_text(
+        "Look at this", timeout=WAIT
+    )
+    stack.ros.change("/curator", "activate")
+    expect(parts.locator("li", has_text="Asking you")).to_contain_text("Working", timeout=WAIT)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_has_a_serious_problem_for_people_who_cannot_see_or_use_a_mouse(
+    stack, clean, browser, scheme
+):
+    page = browser.new_page(color_scheme=scheme, viewport={"width": 1280, "height": 860})
+    page.goto(stack.address)
+    stack.show("mint")
+    found = []
+    for name in PAGES:
+        go(page, name)
+        page.wait_for_timeout(400)
+        for problem in Axe().run(page).response["violations"]:
+            if problem["impact"] in ("serious", "critical"):
+                found.append((name, problem["id"], problem["nodes"][0]["html"][:200]))
+    page.close()
+    assert found == []
+
+
+def test_on_a_phone_everything_fits_and_a_thing_is_named_by_touch(stack, clean, browser):
+    context = browser.new_context(
+        viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True
+    )
+    page = context.new_page()
+    page.goto(stack.address)
+    for name in PAGES:
+        page.get_by_role("link", name=name).tap()
+        page.wait_for_timeout(150)
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= 360, f"{name} is {width} pixels wide"
+    page.get_by_role("link", name="Inbox").tap()
+    stack.show("magenta")
+    page.locator(".card .candidate").first.tap(timeout=WAIT)
+    expect(page.locator(".finished")).to_contain_text("Learned: lemon", timeout=WAIT)
+    context.close()
+
+
+def test_whoever_comes_from_elsewhere_is_asked_for_the_token_once(stack, browser):
+    file = stack.folder / "token"
+    others = stack.ros.started(Console, "others", port=0, host="0.0.0.0", token_file=str(file))
+    token = file.read_text().strip()
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(others.address)
+    page.get_by_label("Token").fill("guess")
+    page.get_by_role("button", name="Open").click()
+    expect(page.get_by_role("alert")).to_have_text("that is not the token", timeout=WAIT)
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Open").click()
+    expect(page.locator("#link")).to_have_text("Connected", timeout=WAIT)
+    page.reload()  # the cookie is enough
+    expect(page.locator("#link")).to_have_text("Connected", timeout=WAIT)
+    context.close()
+    by_address = browser.new_page()
+    by_address.goto(f"{others.address}#token={token}")
+    expect(by_address.locator("#link")).to_have_text("Connected", timeout=WAIT)
+    assert token not in by_address.url
+    by_address.close()
+    stack.ros.change("/others", "shutdown")
+
+
+def test_the_page_comes_back_when_the_server_was_restarted(stack, clean, browser):
+    """Last: the server gets another port unless it is given one."""
+    page = browser.new_page()
+    page.goto(stack.address)
+    expect(page.locator("#link")).to_have_text("Connected", timeout=WAIT)
+    port = stack.console._server.port
+    assert stack.ros.change("/console", "deactivate")
+    expect(page.locator("#link")).to_contain_text("No connection", timeout=WAIT)
+    assert stack.ros.change("/console", "cleanup")
+    stack.ros.set("/console", port=port)
+    assert stack.ros.change("/console", "configure")
+    assert stack.ros.change("/console", "activate")
+    expect(page.locator("#link")).to_have_text("Connected", timeout=WAIT)
+    expect(page.locator("#in-view")).to_contain_text("red", timeout=WAIT)
+    page.close()
