@@ -125,9 +125,10 @@ class Stack:
     def slow_learning(self) -> Iterator[None]:
         """Learning processes wait to be cancelled."""
         queue = self.detector.session.jobs
-        before, queue._command = queue._command, (sys.executable, "-c", WAITING, "--job")
+        before = queue._command, queue._in_process
+        queue._command, queue._in_process = (sys.executable, "-c", WAITING, "--job"), None
         yield
-        queue._command = before
+        queue._command, queue._in_process = before
 
     def show(self, colour: str) -> None:
         """Show another thing, after a while in which nothing was to be seen."""
@@ -152,7 +153,7 @@ class Stack:
         self.ros.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One for all tests of the page: it takes seconds to start."""
     made = Stack(tmp_path_factory.mktemp("console"))
@@ -160,7 +161,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     made.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """The system's Chromium; Playwright's own is never downloaded."""
     if not CHROMIUM:

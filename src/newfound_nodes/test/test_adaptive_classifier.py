@@ -368,7 +368,7 @@ def test_what_cannot_work_keeps_the_node_unconfigured_with_one_line(ros, checkpo
         ({"checkpoint": ""}, "no checkpoint is given"),
         (
             {"checkpoint": str(checkpoint("wbn"))},
-            "method 'wbn', but adagraph or mda or source is needed",
+            "but adagraph or mda or source is needed",
         ),
         ({"checkpoint": str(wrong_labels)}, "lists 4 labels, but"),
         ({"checkpoint": source, **state}, "cannot be written: Not a directory"),
