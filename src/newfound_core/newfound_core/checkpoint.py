@@ -94,9 +94,9 @@ def load_checkpoint(
     digest = values.get(_DIGEST)
     try:
         metadata = Metadata.from_values(_without_digest(values))
-        _check_method(metadata.method, method)
     except CheckpointError as error:
         raise CheckpointError(f"{directory / JSON_NAME}: {error}") from error
+    _check_method(directory, metadata.method, method)
     tensors = _read_tensors(_required(directory, TENSORS_NAME), digest)
     _check_tensors(metadata.method, metadata.labels, tensors, str(directory))
     if metadata.memory != (directory / MEMORY_NAME).is_dir():
@@ -164,11 +164,17 @@ def _looks_like(content: bytes) -> str:
     return "the file of another checkpoint, or was changed"
 
 
-def _check_method(found: str, wanted: str | Collection[str] | None) -> None:
+def check_method(checkpoint: Checkpoint, wanted: str | Collection[str] | None) -> None:
+    """A CheckpointError if the checkpoint is of another method than the caller can use."""
+    _check_method(checkpoint.directory, checkpoint.metadata.method, wanted)
+
+
+def _check_method(directory: Path, found: str, wanted: str | Collection[str] | None) -> None:
     wanted = (wanted,) if isinstance(wanted, str) else wanted
     if wanted is not None and found not in wanted:
         raise CheckpointError(
-            f"the checkpoint is of method {found!r}, but {' or '.join(sorted(wanted))} is needed"
+            f"{directory / JSON_NAME}: the checkpoint is of method {found!r}, but "
+            f"{' or '.join(sorted(wanted))} is needed"
         )
 
 

@@ -41,6 +41,7 @@ METHODS: dict[str, Method] = {
     "deepnno": _OPEN_WORLD,
     "bdoc": _OPEN_WORLD,
     "ridge_lda": _OPEN_WORLD,
+    "delta": Method("head.classifier.weight"),  # a task over a base; `task_delta.checkpoint`
     "regions": Method(""),  # finds objects without naming them; its one label is "object"
 }
 

@@ -16,7 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from newfound_core.backbones import Backbone, build_backbone
-from newfound_core.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from newfound_core.checkpoint import (
+    Checkpoint,
+    check_method,
+    load_checkpoint,
+    save_checkpoint,
+)
 from newfound_core.classifier import Classifier
 from newfound_core.errors import CheckpointError, ConfigError, NewfoundError
 from newfound_core.latent import LatentClassifier, LatentConfig
@@ -65,12 +70,32 @@ def load_model(
     directory: str | PathLike[str],
     method: str | Collection[str] | None = None,
     device: str | torch.device = "cpu",
+    base: str | PathLike[str] = "",
 ) -> LoadedModel:
-    """Read a checkpoint and build its model for evaluation; strict at every step."""
+    """Read a checkpoint and build its model for evaluation; strict at every step.
+
+    `base` is the network that a checkpoint of method `delta` belongs to, a checkpoint's folder, a
+    file of weights or `imagenet`; others do not need it. `method` is that of the applied delta.
+    """
     place = check_device(device)
-    checkpoint = load_checkpoint(directory, method)
+    checkpoint = load_resolved(directory, method, base)
     model = model_of(checkpoint).to(place)
     return LoadedModel(model, checkpoint.metadata, checkpoint.directory, place, checkpoint.digest)
+
+
+def load_resolved(
+    directory: str | PathLike[str],
+    method: str | Collection[str] | None = None,
+    base: str | PathLike[str] = "",
+) -> Checkpoint:
+    """Read a checkpoint; one that is a delta is applied to its base."""
+    checkpoint = load_checkpoint(directory)
+    if checkpoint.metadata.method == "delta":
+        from newfound_core.task_delta.checkpoint import resolve
+
+        checkpoint = resolve(checkpoint, base)
+    check_method(checkpoint, method)
+    return checkpoint
 
 
 def model_of(checkpoint: Checkpoint) -> nn.Module:
@@ -233,6 +258,12 @@ def _regions(backbone: Backbone, metadata: Metadata) -> nn.Module:
     return RegionNetwork(backbone, RegionConfig(**metadata.options))
 
 
+def _delta(backbone: Backbone, metadata: Metadata) -> nn.Module:
+    raise CheckpointError(
+        "it is a delta, which is no model without its base: load_model(directory, base=…)"
+    )
+
+
 def _check_domains(metadata: Metadata, count: int) -> None:
     if len(metadata.domains) != count:
         raise CheckpointError(
@@ -248,6 +279,7 @@ BUILDERS: dict[str, Callable[[Backbone, Metadata], nn.Module]] = {
     "mda": _latent,
     **dict.fromkeys(HEADS, _open_world),
     "regions": _regions,
+    "delta": _delta,
 }
 
 

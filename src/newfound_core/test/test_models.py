@@ -114,8 +114,8 @@ def test_a_model_comes_back_as_the_same_function(name, tmp_path):
 
 
 def test_every_method_has_a_builder_and_a_round_trip():
-    # The round trip of the region network, which has no labels, is among its own tests.
-    others = {"regions", "adagraph"}  # that of the latter is in predictive/test_model.py
+    # Those of the others are among their own tests; a delta is no model of its own.
+    others = {"adagraph", "delta", "regions"}
     assert METHODS.keys() == BUILDERS.keys() == {name.split()[0] for name in MAKE} | others
 
 
