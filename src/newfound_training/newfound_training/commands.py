@@ -23,6 +23,10 @@ COMMANDS = {
     "evaluate-latent": "newfound_training.latent.evaluate",
     "train-openworld": "newfound_training.openworld.train",
     "evaluate-openworld": "newfound_training.openworld.evaluate",
+    "train-task": "newfound_training.tasks.train",
+    "make-delta": "newfound_training.tasks.make_delta",
+    "apply-delta": "newfound_training.tasks.apply_delta",
+    "evaluate-tasks": "newfound_training.tasks.evaluate",
     "train-detector": "newfound_training.detector.train",
     "cut-crops": "newfound_training.detector.cut_crops",
     "evaluate-detector": "newfound_training.detector.evaluate",
@@ -131,6 +135,26 @@ def cut_crops() -> int:
 def evaluate_detector() -> int:
     """Entry point of the executable `evaluate_detector`."""
     return main(["evaluate-detector", *sys.argv[1:]])
+
+
+def train_task() -> int:
+    """Entry point of the executable `train_task`."""
+    return main(["train-task", *sys.argv[1:]])
+
+
+def make_delta() -> int:
+    """Entry point of the executable `make_delta`."""
+    return main(["make-delta", *sys.argv[1:]])
+
+
+def apply_delta() -> int:
+    """Entry point of the executable `apply_delta`."""
+    return main(["apply-delta", *sys.argv[1:]])
+
+
+def evaluate_tasks() -> int:
+    """Entry point of the executable `evaluate_tasks`."""
+    return main(["evaluate-tasks", *sys.argv[1:]])
 
 
 def _overview() -> str:

@@ -6,10 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from newfound_core.backbones import build_backbone
+from newfound_core.classifier import Classifier
 from newfound_core.frozen_features import frozen_parts, split_frozen
 from newfound_core.latent import from_source
 from newfound_core.open_world.heads import HEADS, build_head
 from newfound_core.open_world.model import OpenWorldModel
+from newfound_core.task_delta.layers import convert
 from newfound_training.commands import find
 from newfound_training.detector.train import build_network as build_region_network
 from newfound_training.openworld.dataset import build_network, make_protocol
@@ -23,6 +26,7 @@ PRESETS = [
     for command in (
         "train-source",
         "train-places",
+        "train-task",
         "train-openworld",
         "train-detector",
         "train-latent",
@@ -72,7 +76,14 @@ def latent_model(options):
     return model
 
 
+def task_model(options):
+    backbone = build_backbone(options.backbone or "efficientnet_lite0")
+    convert(backbone, replace(options.config(), variant="norm"), options.lr)  # masks: its own test
+    return Classifier(backbone, 3)
+
+
 BUILD = {
+    "train-task": task_model,
     "train-source": source_model,
     "train-places": place_model,
     "train-openworld": open_world_model,

@@ -17,7 +17,10 @@ from newfound_core.errors import BackboneError, ConfigError, WeightsError
 # since torchvision and timm take seconds.
 FAMILIES = {
     "efficientnet_lite": ("efficientnet_lite0",),
-    "cifar_resnets": ("cifar_resnet8", "cifar_resnet18", "cifar_resnet20", "cifar_resnet32"),
+    "cifar_resnets": (
+        *("cifar_resnet8", "cifar_resnet18", "cifar_resnet20", "cifar_resnet32"),
+        "wide_resnet28",
+    ),
     "torchvision_networks": (
         *("resnet10", "resnet18", "resnet50"),
         *("alexnet", "alexnet_bn"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Narrow ResNets for 32 px images."""
+"""Narrow ResNets for 32 px images, and the wide one of the Visual Decathlon (64 px)."""
 
 from collections import OrderedDict
 from functools import partial
@@ -86,11 +86,64 @@ def _assemble(network: nn.Module) -> Backbone:
     )
 
 
+class WideBlock(nn.Module):
+    """Normalisation and activation before each of two 3x3 convolutions, and a way around them.
+
+    S. Zagoruyko, N. Komodakis, "Wide Residual Networks", BMVC 2016, arXiv:1605.07146.
+    """
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(before)
+        self.conv1 = nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(after)
+        self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
+        self.relu = nn.ReLU(inplace=True)
+        self.changes = stride != 1 or before != after
+        if self.changes:
+            self.shortcut = nn.Conv2d(before, after, 1, stride=stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The map after the block."""
+        active = self.relu(self.bn1(x))
+        y = self.conv2(self.relu(self.bn2(self.conv1(active))))
+        return y + (self.shortcut(active) if self.changes else x)
+
+
+def _create_wide(width: int = 4, blocks: int = 4) -> nn.Sequential:
+    """`blocks` in each of three stages: 6 blocks + 4 layers, 28 as published."""
+    if not 1 <= width <= 20 or not 1 <= blocks <= 20:
+        raise ConfigError(f"width and blocks must be from 1 to 20, got {width}, {blocks}")
+    layers: OrderedDict[str, nn.Module] = OrderedDict(
+        conv1=nn.Conv2d(3, 16, 3, padding=1, bias=False)
+    )
+    before = 16
+    for number, (channels, stride) in enumerate(((16, 1), (32, 2), (64, 2)), start=1):
+        after = width * channels
+        rest = [WideBlock(after, after, 1) for _ in range(blocks - 1)]
+        layers[f"layer{number}"] = nn.Sequential(WideBlock(before, after, stride), *rest)
+        before = after
+    layers["last"] = nn.Sequential(nn.BatchNorm2d(before), nn.ReLU(inplace=True))
+    network = nn.Sequential(layers)
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    return network
+
+
+def _assemble_wide(network: nn.Module) -> Backbone:
+    assert isinstance(network, nn.Sequential)
+    layers = OrderedDict(network.named_children())
+    stem, last = layers.pop("conv1"), layers["last"][0]  # type: ignore[index]
+    return Backbone(stem, layers, global_pool(), stem_channels=16, feature_dim=last.num_features)
+
+
 _WIDE, _NARROW = (64, 128, 256, 512), (16, 32, 64)
 
 RECIPES = {
     "cifar_resnet8": Recipe(partial(_cifar, (1, 1, 1), _NARROW), _assemble),
     "cifar_resnet18": Recipe(partial(_cifar, (2, 2, 2, 2), _WIDE), _assemble),
+    "wide_resnet28": Recipe(_create_wide, _assemble_wide),
     "cifar_resnet20": Recipe(partial(_cifar, (3, 3, 3), _NARROW), _assemble),
     "cifar_resnet32": Recipe(partial(_cifar, (5, 5, 5), _NARROW), _assemble),
 }

@@ -38,30 +38,30 @@ class Base(NamedTuple):
     """A network that tasks share."""
 
     name: str  # as it was asked for
+    backbone: BackboneSpec
     tensors: dict[str, Tensor]
     digest: str
 
 
-def load_base(base: str | PathLike[str], backbone: BackboneSpec) -> Base:
-    """The network of a base: a checkpoint's folder, a file of weights, or `imagenet`."""
+def load_base(base: str | PathLike[str], backbone: BackboneSpec | None = None) -> Base:
+    """The network of a base: a checkpoint's folder, a file of weights, or `imagenet`.
+
+    `backbone` says which network it is, or must be; a checkpoint tells it itself.
+    """
     where = str(base)
     if Path(where).is_dir():
-        checkpoint = load_checkpoint(where)
-        metadata = checkpoint.metadata
-        if metadata.method == METHOD:
+        found = load_checkpoint(where)
+        spec = found.metadata.backbone
+        if found.metadata.method == METHOD:
             raise CheckpointError(f"{where} is itself a delta: the base must be a whole network")
-        if (metadata.backbone.name, metadata.backbone.options) != (
-            backbone.name,
-            backbone.options,
-        ):
-            raise CheckpointError(
-                f"{where} is a {metadata.backbone.name} with options {metadata.backbone.options}, "
-                f"but a {backbone.name} with {backbone.options} is needed"
-            )
-        tensors = trunk_of(checkpoint.tensors)
+        if backbone not in (None, spec):
+            raise CheckpointError(f"{where} has the network {spec}, but {backbone} is needed")
+        tensors = {k: t.float() if t.is_floating_point() else t
+                   for k, t in trunk_of(found.tensors).items()}  # fmt: skip
     else:
-        tensors = build_backbone(backbone.name, where, **backbone.options).state_dict()
-    return Base(where, tensors, trunk_digest(tensors))
+        spec = backbone or BackboneSpec("efficientnet_lite0")
+        tensors = build_backbone(spec.name, where, **spec.options).state_dict()
+    return Base(where, spec, tensors, trunk_digest(tensors))
 
 
 def trunk_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ The mask is a parametrisation of the layer's weight (`torch.nn.utils.parametrize
 kind of convolution, depthwise and padded ones included, computes as it did.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 import torch
@@ -123,6 +123,24 @@ def base_tensors(backbone: nn.Module) -> dict[str, Tensor]:
         for name, tensor in backbone.state_dict().items()
         if f"{middle}0." not in name
     }
+
+
+@torch.no_grad()
+def start_from_fine_tuned(backbone: nn.Module, fine_tuned: Mapping[str, Tensor]) -> None:
+    """Set masks and k of a converted network to the signs and mean size of a fine-tuning's step.
+
+    M = [D > 0], k2 = 2 mean |D|, k1 = -mean |D| for D = W_fine_tuned - W; normalisation is taken
+    over. The masks are not trained from there, only k and normalisation are.
+    """
+    own = base_tensors(backbone)
+    for layer, mask in masks_of(backbone):
+        step = fine_tuned[f"{layer}.weight"].to(mask.scores) - own[f"{layer}.weight"]
+        size = step.abs().mean() / mask.unit[1]
+        mask.scores.copy_(torch.where(step > 0, 1.0, -1.0)).requires_grad_(False)
+        mask.k[1], mask.k[2] = -size, 2 * size
+    for name, norm in norm_layers(backbone):
+        for part, tensor in norm.state_dict().items():
+            tensor.copy_(fine_tuned[f"{name}.{part}"])
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from newfound_core.metadata import BackboneSpec
 from newfound_core.models import load_model, save_model
 from newfound_core.places import PlaceClassifier
 from newfound_core.preprocessing import Preprocessing
-from newfound_core.task_delta.checkpoint import load_base, save_delta
+from newfound_core.task_delta.checkpoint import Base, load_base, save_delta
 from newfound_core.task_delta.config import VARIANTS, TaskDeltaConfig
 from newfound_core.task_delta.delta import apply, extract, trunk_digest
 from newfound_core.task_delta.layers import (
@@ -65,8 +65,7 @@ def base_folder(tmp_path):
 
 def make_task(base_folder, folder, variant="full", model=Classifier, **options):
     config = TaskDeltaConfig(variant, **options)
-    spec = load_checkpoint(base_folder).metadata.backbone
-    base = load_base(base_folder, spec)
+    base = load_base(base_folder)
     backbone = network()
     backbone.load_state_dict(base.tensors)
     torch.manual_seed(7)
@@ -78,7 +77,7 @@ def make_task(base_folder, folder, variant="full", model=Classifier, **options):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_stored_task_answers_as_the_trained_one_to_the_last_bit(variant, base_folder, tmp_path):
-    before = load_base(base_folder, BackboneSpec("cifar_resnet8", {"width": 0.5})).digest
+    before = load_base(base_folder).digest
     task = make_task(base_folder, tmp_path / "task", variant)
     loaded = load_model(tmp_path / "task", "source", base=base_folder)
     images = torch.randn(5, 3, 32, 32)
@@ -187,10 +186,9 @@ def test_the_size_is_one_bit_per_weight_four_numbers_per_layer_and_channel(tmp_p
 
 
 def load_base_of(backbone):
-    from newfound_core.task_delta.checkpoint import Base
-
     tensors = backbone.state_dict()
-    return Base("random", tensors, trunk_digest(tensors))
+    spec = BackboneSpec(backbone.name, backbone.options)
+    return Base("random", spec, tensors, trunk_digest(tensors))
 
 
 def test_a_places_model_can_be_a_task(base_folder, tmp_path):

@@ -148,6 +148,14 @@ class Task(ABC):
         groups: list[dict[str, Any]] = [{"params": old, "lr": lr}, {"params": new, "lr": new_lr}]
         return [group for group in groups if group["params"]]
 
+    def optimizer(self, options: TrainingOptions) -> Optimizer:
+        """The optimiser of the parameter groups, without any step done."""
+        return SGD(
+            self.parameter_groups(options.lr, options.new_lr),
+            momentum=options.momentum,
+            weight_decay=options.weight_decay,
+        )
+
 
 class BackboneOptions(Protocol):
     """Options that name a network and how much of it stays as pretrained."""
@@ -191,11 +199,7 @@ def train(task: Task, options: TrainingOptions, run: Run) -> dict[str, float]:
     """Train until the last step, from a saved state if there is one, and evaluate."""
     torch.backends.cudnn.deterministic = True  # the same steps must give the same weights
     synchronize_batchnorm(task.model, run.process_group, run.device)
-    optimizer = SGD(
-        task.parameter_groups(options.lr, options.new_lr),
-        momentum=options.momentum,
-        weight_decay=options.weight_decay,
-    )
+    optimizer = task.optimizer(options)
     rates = [group["lr"] for group in optimizer.param_groups]
     done = _resume(task, optimizer, run)
     with TrainingLog(run, done) as log:
