@@ -49,7 +49,8 @@ def delta_of(
     fine_tuned: nn.Module, base: Base, data: TaskData, options: TaskTrainingOptions, run: Run
 ) -> tuple[TaskTraining, TaskDeltaConfig]:
     """The training of what is left after the signs were taken."""
-    config = TaskDeltaConfig("full", keep_dead=options.keep_dead)
+    # A step of the fine-tuning's rate in units of weights would be larger than k itself.
+    config = TaskDeltaConfig("full", unit="relative", keep_dead=options.keep_dead)
     places = isinstance(fine_tuned, PlaceClassifier)
     classes = len(data.class_names)
     model = build_task_model(base, options, classes, places=places, config=config)
