@@ -17,6 +17,7 @@ from newfound_core.classifier import Classifier
 from newfound_core.errors import DataError
 from newfound_core.frozen_features import frozen_parts
 from newfound_core.latent import UNKNOWN, LatentClassifier, require_classes
+from newfound_core.latent.branches import Side
 from newfound_core.models import load_model
 from newfound_core.preprocessing import Preprocessing, default_preprocessing
 from newfound_core.resume import STATE_NAME
@@ -150,10 +151,11 @@ class LatentTask(Task):
     # The start: at w = 1 / k all domains are alike, and no gradient tells them apart.
 
     def _start_branches(self) -> None:
-        sides = {"source": self._source, "target": self._target.images}
-        for name in self.model.branches:
-            images = sides[name]
-            columns = self.model.config.columns(name)  # type: ignore[arg-type]
+        sides: dict[Side, Any] = {"source": self._source, "target": self._target.images}
+        for name, images in sides.items():
+            if name not in self.model.branches:
+                continue
+            columns = self.model.config.columns(name)
             statistics = measure_stem(
                 self.model.backbone,
                 prepared(images, self.preprocessing, self._run.device),

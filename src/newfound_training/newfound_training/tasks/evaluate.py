@@ -10,7 +10,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from tqdm import tqdm
 from newfound_core.errors import ConfigError
 from newfound_core.storage import read_json, write_bytes, write_json
 from newfound_core.task_delta.checkpoint import Base
-from newfound_core.task_delta.config import TaskDeltaConfig
+from newfound_core.task_delta.config import TaskDeltaConfig, Variant
 from newfound_core.task_delta.delta import extract, trunk_digest
 from newfound_core.task_delta.layers import base_tensors, mask_statistics
 from newfound_training.data import open_images
@@ -156,7 +156,7 @@ class Trainings:
 
 def _config(row: str, piggyback_margin: float) -> TaskDeltaConfig:
     margin = (piggyback_margin,) * 2 if row.startswith("piggyback") else None
-    return TaskDeltaConfig(row, mask_margin=margin)  # type: ignore[arg-type]
+    return TaskDeltaConfig(cast(Variant, row), mask_margin=margin)
 
 
 def base_bytes(base: Base) -> int:
