@@ -18,7 +18,7 @@ from newfound_core.metadata import Provenance
 from newfound_core.models import LoadedModel, load_model, save_model
 from newfound_core.open_world.heads import HEADS
 from newfound_core.open_world.memory import Memory
-from newfound_core.open_world.memory_features import FILE_NAME as FEATURES_NAME
+from newfound_core.open_world.memory_features import copy_features
 from newfound_core.open_world.memory_store import load_memory, save_memory
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.storage import write_bytes
@@ -160,8 +160,7 @@ def _changed(
 
         def write_memory(place: Path) -> None:
             save_memory(memory, place)
-            if (old / FEATURES_NAME).is_file():  # of images that are gone, too, until it learns
-                shutil.copyfile(old / FEATURES_NAME, place / FEATURES_NAME)
+            copy_features(old, place, memory)
 
         save_model(
             folder,

@@ -35,12 +35,8 @@ from newfound_core.open_world.heads import CHOSEN, HEADS
 from newfound_core.open_world.inputs import chunks, class_indices
 from newfound_core.open_world.learner import LearnedStep, features_of, learn_step
 from newfound_core.open_world.memory import Memory, Sample, by_label
-from newfound_core.open_world.memory_features import (
-    content_digest,
-    load_features,
-    save_features,
-)
-from newfound_core.open_world.memory_store import load_memory, save_memory
+from newfound_core.open_world.memory_features import load_features, save_features
+from newfound_core.open_world.memory_store import load_memory, sample_id, save_memory
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.open_world.step_config import Hooks, StepConfig
 from newfound_core.resume import StateFolder
@@ -116,7 +112,7 @@ class MappedSamples:
         self._preprocessing = knowledge.loaded.metadata.preprocessing
         self._frozen = FrozenStages(frozen, self._preprocessing, knowledge.loaded.device)
         self.network = self._frozen.digest()
-        self._known: dict[str, np.ndarray] = {}  # features of the plain image, by its digest
+        self._known: dict[str, np.ndarray] = {}  # features of plain images, by their names
         if frozen_stages is None:
             memory = knowledge.loaded.directory / MEMORY_NAME
             self._known = load_features(memory, self.network)
@@ -144,9 +140,9 @@ class MappedSamples:
         """Features [variants, ...] of each sample."""
         known: dict[int, np.ndarray] = {}
         if self._known and crops is None:
-            digests = [content_digest(sample) for sample in samples]
+            names = [sample_id(sample) for sample in samples]
             known = {
-                i: self._known[key][None] for i, key in enumerate(digests) if key in self._known
+                i: self._known[name][None] for i, name in enumerate(names) if name in self._known
             }
         others = [sample for i, sample in enumerate(samples) if i not in known]
         if others:
@@ -157,9 +153,9 @@ class MappedSamples:
         return [known[i] for i in range(len(samples))]
 
     def features(self, memory: Memory) -> dict[str, np.ndarray]:
-        """Features of the mapped samples of a memory, by the digest of their image."""
+        """Features of the mapped samples of a memory, by the names of their images."""
         numbers = [int(s.source) for label in memory.labels for s in memory.samples(label)]
-        return {content_digest(self._originals[n]): self._plain[n] for n in numbers}
+        return {sample_id(self._originals[n]): self._plain[n] for n in numbers}
 
     def map_memory(self, memory: Memory, on_done: Callable[[int], None]) -> Memory:
         """A memory of mapped samples, without variants."""

@@ -8,7 +8,6 @@ long as its own images take, however many are remembered. The file can be comput
 at any time: one that is missing, damaged or of another network is computed anew.
 """
 
-import hashlib
 import json
 import logging
 from collections.abc import Mapping
@@ -18,21 +17,16 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from newfound_core.open_world.memory import Sample
-from newfound_core.open_world.memory_store import encoded
+from newfound_core.open_world.memory import Memory
+from newfound_core.open_world.memory_store import sample_id
 from newfound_core.storage import write_bytes
 
 FILE_NAME = "features.safetensors"
 _log = logging.getLogger(__name__)
 
 
-def content_digest(sample: Sample) -> str:
-    """What an image is known by: the name of its file in a memory."""
-    return hashlib.sha256(encoded(sample)[0]).hexdigest()
-
-
 def save_features(folder: Path, network: str, features: Mapping[str, np.ndarray]) -> None:
-    """Write features [D] by the images' digests; `network` is the digest of what made them."""
+    """Write features [D] by the names of images; `network` is the digest of what made them."""
     if not features:
         return
     stacked = np.stack([np.asarray(row, np.float16) for row in features.values()])
@@ -42,18 +36,29 @@ def save_features(folder: Path, network: str, features: Mapping[str, np.ndarray]
 
 def load_features(folder: Path, network: str) -> dict[str, np.ndarray]:
     """The features that this network made; empty if there are none that can be used."""
-    path = folder / FILE_NAME
+    made_by, features = _read(folder / FILE_NAME)
+    return features if made_by == network else {}
+
+
+def copy_features(folder: Path, target: Path, memory: Memory) -> None:
+    """Take over the features of the images of a memory, and of no others."""
+    network, features = _read(folder / FILE_NAME)
+    names = {sample_id(s) for label in memory.labels for s in memory.samples(label)}
+    save_features(target, network, {name: features[name] for name in names & features.keys()})
+
+
+def _read(path: Path) -> tuple[str, dict[str, np.ndarray]]:
+    """The digest of the network and its features; nothing if the file is missing or damaged."""
     if not path.is_file():
-        return {}
+        return "", {}
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             names, rows = json.loads(metadata["images"]), file.get_tensor("features")
-            if metadata["network"] != network:
-                return {}
+            network = metadata["network"]
         if len(names) != len(rows) or rows.ndim != 2 or not np.isfinite(rows).all():
             raise ValueError(f"{len(names)} names for features {rows.shape}")
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         _log.warning("%s is damaged and is computed anew: %s", path, error)
-        return {}
-    return dict(zip(names, rows, strict=True))
+        return "", {}
+    return network, dict(zip(names, rows, strict=True))

@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     load = commands.add_parser("import", parents=[keys], help="learn a packaged class")
     load.add_argument("root", type=Path, help="knowledge base that no node is using")
     load.add_argument("file")
-    load.add_argument("--unsigned", action="store_true", help="take it whoever made it")
+    load.add_argument("--unsigned", action="store_true", help="needs no trusted signature")
     load.add_argument("--extend", action="store_true", help="a known class gets further views")
     return parser
 

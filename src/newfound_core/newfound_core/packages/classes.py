@@ -8,10 +8,12 @@ what does not fit is rejected and leaves everything as it was.
 
 import time
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image, UnidentifiedImageError
 
 from newfound_core.checkpoint import MEMORY_NAME
 from newfound_core.errors import NewfoundError
@@ -21,8 +23,7 @@ from newfound_core.knowledge.labels import find_label, label_problem, normalise_
 from newfound_core.learning.job import Job, JobFolders, JobState, JobStatus, LearningOptions
 from newfound_core.learning.learn import finish_job
 from newfound_core.open_world.memory import Memory, Sample
-from newfound_core.open_world.memory_features import content_digest
-from newfound_core.open_world.memory_store import encoded, load_memory
+from newfound_core.open_world.memory_store import encoded, load_memory, sample_id
 from newfound_core.packages.archive import Package, PackageError
 
 MOST_IMAGES = 200
@@ -44,9 +45,8 @@ def _package(memory: Memory, label: str, robot: str) -> Package:
     entries: list[dict[str, Any]] = []
     files: dict[str, bytes] = {}
     for sample in memory.samples(label):
-        content, extension = encoded(sample)
-        name = f"images/{content_digest(sample)}.{extension}"
-        files[name] = content
+        name = f"images/{sample_id(sample)}"
+        files[name] = encoded(sample)[0]
         entries.append({"file": name, "held_out": sample.held_out})
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return Package("class", label, {"images": entries}, files, {"made": made, "robot": robot})
@@ -92,10 +92,6 @@ def _check_image(name: str, content: bytes) -> None:
 
 def image_size(content: bytes) -> tuple[int, int] | None:
     """Width and height as a JPEG or PNG file says, without decoding it; None if it does not."""
-    from io import BytesIO
-
-    from PIL import Image, UnidentifiedImageError
-
     try:
         with Image.open(BytesIO(content), formats=["JPEG", "PNG"]) as image:
             return image.size

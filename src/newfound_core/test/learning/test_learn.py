@@ -12,11 +12,13 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from newfound_core import testing
 from newfound_core.backbones import build_backbone
 from newfound_core.frozen_features import FrozenStages
+from newfound_core.knowledge.contents import without_class
 from newfound_core.learning.job import Job, JobFolder, JobState, LearningOptions
 from newfound_core.learning.learn import PHASES, JobReporter, main
 from newfound_core.learning.validation import FEWEST_SAMPLES
@@ -149,6 +151,16 @@ def count_images(monkeypatch):
     return seen
 
 
+def features_in(checkpoint: Path):
+    with safe_open(checkpoint / "memory" / "features.safetensors", "numpy") as file:
+        names = json.loads(file.metadata()["images"])
+        return list(zip(names, file.get_tensor("features"), strict=True))
+
+
+def forget(checkpoint: Path, target: Path) -> None:
+    without_class(checkpoint, "purple")(target)
+
+
 def test_remembered_images_are_not_computed_again_for_the_next_class(make_job, count_images):
     options = LearningOptions(max_accuracy_loss=1.0, max_class_loss=1.0)
     first = make_job(options=options)
@@ -164,6 +176,11 @@ def test_remembered_images_are_not_computed_again_for_the_next_class(make_job, c
     quick = next_job("second")
     assert main(["--job", str(quick), "--niceness", "0"]) == 0
     assert sum(count_images) == 12, "its own alone"
+    kept = {s for s, _ in features_in(first / "result")}
+    forget(first / "result", quick.parent / "without")
+    left = {s for s, _ in features_in(quick.parent / "without")}
+    assert left < kept, "what is forgotten leaves no feature behind"
+    assert len(left) == len(load_memory(quick.parent / "without" / "memory"))
     cached = load_model(quick / "result").model.head
     for spoil in (Path.unlink, lambda path: path.write_bytes(b"damaged")):
         spoil(first / "result" / "memory" / "features.safetensors")

@@ -209,13 +209,13 @@ class OpenWorldSession:
         options: LearningOptions,
         *,
         extend: bool = False,
-        source: str = "request",
+        source: str = "",
     ) -> tuple[str, int]:
         """Queue a job; returns its id and how many are before it.
 
         `images` gives those of the request that can be used, and what is wrong with the others;
         it is called if the request gets that far. `extend`: a known class may be given further
-        views.
+        views. `source`: where the images come from, if they were not taken here and now.
         """
         with self._requests:  # two requests for one label must not both be granted
             self._base.check()
@@ -233,8 +233,9 @@ class OpenWorldSession:
                     f"{len(found)} usable images, at least {FEWEST_IMAGES} are needed. {problem}"
                 )
                 raise RequestError("BAD_IMAGES", reason.strip())
-            sources = dict.fromkeys(crops, f"unknown {unknown_id}") | dict.fromkeys(given, source)
-            light = encode_shift(self.light.shift())
+            sources = dict.fromkeys(crops, f"unknown {unknown_id}")
+            sources |= dict.fromkeys(given, source or "request")
+            light = "" if source else encode_shift(self.light.shift())
             job = Job(label, options=options, sources=sources, unknown_id=unknown_id, light=light)
             name, before = self.jobs.add(job, found)
             self._unknowns.mark(unknown_id, UnknownState.LEARNING, label)
@@ -265,11 +266,7 @@ class OpenWorldSession:
 
     def export(self, label: str, robot: str) -> Package:
         """A class with its remembered images."""
-        in_use = self.in_use
-        known = find_label(normalise_label(label), in_use.knowledge.labels)
-        if known is None:
-            raise RequestError("UNKNOWN_LABEL", f"no class {label[:100]!r}")
-        return export_class(self._base.folder(in_use.version), known, robot)
+        return export_class(self._base.folder(self.version()), self._known_label(label), robot)
 
     def dismiss(self, unknown_id: str) -> None:
         """Do not announce an unknown object again."""
@@ -331,9 +328,8 @@ class OpenWorldSession:
                 raise RequestError("BAD_IMAGES", reason)
             images = {f"image_{n:03d}.{e}": i for n, (i, e) in enumerate(map(encoded, kept))}
             sources = {name: sample.source for name, sample in zip(images, kept, strict=True)}
-            return self.jobs.add(Job(label, options=options, sources=sources, anew=True), images)[
-                0
-            ]
+            job = Job(label, options=options, sources=sources, anew=True)
+            return self.jobs.add(job, images)[0]
 
     def merge(self, unknown_id: str, other_id: str) -> str:
         """Take two unknown objects for one; returns the id that stays."""
