@@ -30,6 +30,13 @@ def test_an_average_loss_beyond_the_threshold_names_the_classes_that_lost_most()
     assert "most of all 'mug' (100 to 40 %), 'thing 0' (100 to 80 %)" in message
 
 
+@pytest.mark.parametrize(("lost", "reason"), [(1, ""), (2, ""), (3, "forgot_too_much")])
+def test_an_image_or_two_of_a_few_classes_do_not_keep_the_next_from_being_learned(lost, reason):
+    losing = {f"fruit {n}": ClassAccuracy(3, 1.0, 2 / 3) for n in range(lost)}
+    kept = {f"milk {n}": ClassAccuracy(3, 1.0, 1.0) for n in range(3 - lost)}
+    assert validate(losing | kept | {"new": NEW}, LearningOptions())[1] == reason
+
+
 def test_one_class_of_sixteen_that_is_gone_is_enough():
     _, reason, message = judge(mug=ClassAccuracy(5, 1.0, 0.0), cup=NEW)
     assert reason == "forgot_too_much"
