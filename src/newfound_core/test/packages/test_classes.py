@@ -13,6 +13,7 @@ from newfound_core import testing
 from newfound_core.errors import LockedError
 from newfound_core.knowledge.contents import from_checkpoint, read_knowledge
 from newfound_core.knowledge.knowledge_base import KnowledgeBase
+from newfound_core.learning import learn
 from newfound_core.learning.job import JobState, LearningOptions
 from newfound_core.open_world.memory_store import load_memory
 from newfound_core.packages import PackageError, pack, unpack
@@ -84,12 +85,13 @@ def test_one_that_is_known_is_refused_unless_it_is_to_be_extended(make_robot, pa
     assert import_class(root, package, ANY, extend=True).state is JobState.DONE
 
 
-def test_what_would_spoil_known_classes_is_rejected_and_nothing_changes(make_robot, package):
-    """The pictures of red under another name."""
+def test_what_validation_rejects_changes_nothing(make_robot, package, monkeypatch):
+    """As a job of any other kind; what is rejected, and why, is among the tests of validation."""
+    verdict = JobState.REJECTED, "forgot_too_much", "mugs would be cups"
+    monkeypatch.setattr(learn, "validate", lambda accuracy, options: verdict)
     root = make_robot("two")
-    strict = LearningOptions(max_accuracy_loss=0.0, max_class_loss=0.0)
-    status = import_class(root, replace(package, name="scarlet"), strict)
-    assert status.state is JobState.REJECTED
+    status = import_class(root, purple_package(package), ANY)
+    assert (status.state, status.message) == (JobState.REJECTED, "mugs would be cups")
     assert (root / "current").readlink().name == "000001"
 
 
