@@ -32,9 +32,9 @@ from launch.substitutions import EnvironmentVariable, LaunchConfiguration
 from launch_ros.actions import Node
 
 CONFIG = get_package_share_path("newfound_bringup") / "config"
-IMAGE_NODES = ("adaptive_classifier", "place_categorizer", "open_world_detector")
-SUITE = (*IMAGE_NODES, "curator", "web_query")
-ALL = (*SUITE, "object_memory", "console", "sim_camera")
+IMAGE_NODES = ("adaptive_classifier", "place_categorizer", "open_world_detector", "segmenter")
+SUITE = (*IMAGE_NODES[:3], "curator", "web_query")
+ALL = (*SUITE, "segmenter", "object_memory", "console", "sim_camera")
 FOR_THE_ROBOT = (
     "web_query",
     "object_memory",
@@ -54,7 +54,7 @@ SHORT_LIFE = 60.0  # s; a process that ends sooner after its start counts as a f
 MAX_FAILED_STARTS = 5  # in a row, after which the launch gives up
 SIGTERM_TIMEOUT = "30"  # s after Ctrl-C: adapted statistics may have to be saved
 
-CLASSIFIER, PLACES, DETECTOR = ((kind,) for kind in IMAGE_NODES)
+CLASSIFIER, PLACES, DETECTOR, SEGMENTER = ((kind,) for kind in IMAGE_NODES)
 DEPTH_NODES = (*DETECTOR, "object_memory")
 WEB, CAMERA, CONSOLE = ("web_query",), ("sim_camera",), ("console",)
 BOOLEAN = ("true", "false", "True", "False")
@@ -67,6 +67,7 @@ SETTINGS = {
     "classifier_checkpoint": (CLASSIFIER, "checkpoint", "Model of the adaptive classifier"),
     "places_checkpoint": (PLACES, "checkpoint", "Model of the place categorizer"),
     "detector_checkpoint": (DETECTOR, "checkpoint", "First model of the detector"),
+    "segmenter_checkpoint": (SEGMENTER, "checkpoint", "First model of the segmenter"),
     "proposer": (
         DETECTOR,
         "proposer",
@@ -77,7 +78,16 @@ SETTINGS = {
     "camera_info_topic": (DEPTH_NODES, "camera_info_topic", "Calibration of the depth images"),
     "target_frame": (DETECTOR, "target_frame", "Frame of tf2 for positions, such as map"),
     "object_database": (("object_memory",), "database", "SQLite file of the object memory"),
-    "knowledge_base": (DETECTOR, "knowledge_base", "Folder of learned classes; one camera only"),
+    "knowledge_base": (
+        DETECTOR,
+        "knowledge_base",
+        "Folder of learned classes; one camera, or shared",
+    ),
+    "segmenter_knowledge_base": (
+        SEGMENTER,
+        "knowledge_base",
+        "Folder of learned segments; one camera",
+    ),
     "library_folder": (WEB, "library_folder", "Folder of labelled images"),
     "image_folder": ((*WEB, "curator"), "image_folder", "Where fetched images go"),
     "contact": (WEB, "contact", "E-mail or address told to servers"),
@@ -97,6 +107,11 @@ ARGUMENTS = {  # name: default, description
     "cameras": ("camera", "Namespaces of the cameras, separated by commas; each gets its nodes."),
     "namespace": ("", "Above those of the cameras."),
     "console": ("false", "The operator's page, besides: http://localhost:8420/."),
+    "shared_knowledge": (
+        "false",
+        "The detectors of all cameras share the knowledge base of the first one's.",
+    ),
+    "use_sim_time": ("false", "Take the time from /clock, for bags that are played with --clock."),
     "simulation": ("false", "A simulated camera in each namespace, with simulation.yaml."),
     "params_file": ("", "YAML file, or the name of one in config/, that wins over those there."),
     "use_composition": ("true", "One process for all nodes, with one copy of torch, or one each."),
@@ -105,6 +120,8 @@ ARGUMENTS = {  # name: default, description
 }
 CHOICES = {
     "console": BOOLEAN,
+    "shared_knowledge": BOOLEAN,
+    "use_sim_time": BOOLEAN,
     "simulation": BOOLEAN,
     "use_composition": BOOLEAN,
     "respawn": BOOLEAN,
@@ -164,6 +181,7 @@ def _processes(context: LaunchContext) -> list:
     ]
     places = list(dict.fromkeys(places))
     values = {f"{where}/{kind}": _chosen(kind, given) for kind, where in places}
+    _share(values, base, given)
     names = list(values)
     if _true(given["use_composition"]) or not kinds:
         places = _composed(places, base, values)
@@ -179,7 +197,7 @@ def _processes(context: LaunchContext) -> list:
     files = [
         *(CONFIG / f"{kind}.yaml" for kind in kinds),
         *([CONFIG / "simulation.yaml"] if simulated else []),
-        _write(_wiring(base, _names(given["cameras"]), kinds), Path(made.name, "namespaces.yaml")),
+        _write(_wiring(base, given, kinds), Path(made.name, "namespaces.yaml")),
         *([own[0]] if own else []),
         *([_write(values, Path(made.name, "arguments.yaml"))] if any(values.values()) else []),
     ]
@@ -200,19 +218,31 @@ def _check(kinds: list[str], given: dict[str, str]) -> None:
     if given["checkpoint"] and len(models) != 1:
         raise ValueError(
             f"checkpoint:={given['checkpoint']} could mean the model of any of "
-            f"{', '.join(models) or 'no node'}: use classifier_checkpoint, places_checkpoint or "
-            "detector_checkpoint"
+            f"{', '.join(models) or 'no node'}: use classifier_checkpoint, places_checkpoint, "
+            "detector_checkpoint or segmenter_checkpoint"
         )
 
 
-def _wiring(base: str, cameras: list[str], kinds: list[str]) -> dict[str, dict]:
+def _share(values: dict[str, dict], base: str, given: dict[str, str]) -> None:
+    """Let the detectors of further cameras follow that of the first one."""
+    first, *others = _names(given["cameras"])
+    if _true(given["shared_knowledge"]):
+        for camera in others:
+            values.get(f"{base}/{camera}/open_world_detector", {})["knowledge_owner"] = (
+                f"{base}/{first}/open_world_detector"
+            )
+
+
+def _wiring(base: str, given: dict[str, str], kinds: list[str]) -> dict[str, dict]:
     """What the namespaces chosen here mean to the nodes in them."""
     wired = {f"/**/{kind}": {"image_topic": "image_raw"} for kind in IMAGE_NODES}
     wired["/**/curator"] = {"web_query": f"{base}/web_query"}
     if "object_memory" in kinds:
-        places = [f"{base}/{camera}" for camera in cameras]
+        places = [f"{base}/{camera}" for camera in _names(given["cameras"])]
         wired["/**/object_memory"] = {"cameras": places, "image_topic": "image_raw"}
         wired["/**/open_world_detector"] |= {"positions": True, "camera_info_topic": "camera_info"}
+    if _true(given["use_sim_time"]):
+        wired["/**"] = {"use_sim_time": True}
     return wired
 
 

@@ -24,6 +24,7 @@ ORDER = (
     "adaptive_classifier",
     "place_categorizer",
     "open_world_detector",
+    "segmenter",
     "object_memory",
     "curator",
     "console",

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parameter files that we ship fit the nodes: names, types, values and defaults."""
 
+import json
+import re
 from importlib.metadata import entry_points
 
 import pytest
 import yaml
 
 from newfound_runtime.container import GROUP
+from newfound_runtime.perception_node import DEBUG_OUTPUTS
 from tests import ROOT
 
 NODES = {entry.name: entry.load() for entry in entry_points(group=GROUP)}
@@ -54,6 +57,18 @@ def test_the_rviz_view_shows_images_of_nodes_that_exist():
         _, camera, node, output = topic.split("/")
         assert (camera, output) == ("camera", "debug_image")
         assert node in NODES
+
+
+def test_the_foxglove_layout_shows_topics_of_nodes_that_exist():
+    layout = json.loads((CONFIG / "foxglove.json").read_text())
+    topics = re.findall(r"/[a-z_]+/[a-z_]+(?:/[a-z_]+)*", json.dumps(layout))
+    assert len(topics) == 7
+    for topic in topics:
+        node, output = re.fullmatch(r"(?:/camera)?/([a-z]+_[a-z_]+)/(.+)", topic).groups()
+        # Annotations exist where foxglove_msgs is installed.
+        assert output in {**NODES[node].OUTPUTS, **DEBUG_OUTPUTS, "annotations": ()}, topic
+    panels = re.findall(r'"([A-Za-z0-9]+![a-z]+)"', json.dumps(layout["layout"]))
+    assert sorted(panels) == sorted(layout["configById"])
 
 
 def test_the_file_for_a_robot_without_a_gpu_differs_only_in_what_costs_time():

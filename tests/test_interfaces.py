@@ -23,8 +23,8 @@ NAMED_IN_THE_ARCHITECTURE = {
     "msg": ["Classification", "AdaptationStatus", "PlaceCategory", "OpenWorldDetection",
             "OpenWorldDetections", "UnknownObject", "KnowledgeBase", "LearningStatus"],
     "srv": ["AddUnknownClass", "QueryLabel", "FetchImages", "ConfirmLabel", "ForgetClass",
-            "ListClasses", "RestoreKnowledge"],
-    "action": ["LearnClass"],
+            "ListClasses", "RestoreKnowledge", "AddSegmentClass"],
+    "action": ["LearnClass", "LearnSegment"],
 }  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def test_every_interface_of_the_architecture_is_there(kind):
 @pytest.mark.parametrize(
     "response",
     [getattr(newfound_msgs.srv, name).Response for name in NAMED_IN_THE_ARCHITECTURE["srv"]]
-    + [newfound_msgs.action.LearnClass.Result],
+    + [newfound_msgs.action.LearnClass.Result, newfound_msgs.action.LearnSegment.Result],
     ids=lambda r: r.__name__,
 )
 def test_every_answer_has_a_named_result_and_a_message(response):
@@ -64,7 +64,7 @@ def codes(kind):
 @pytest.mark.parametrize(
     "response",
     [getattr(newfound_msgs.srv, name).Response for name in SERVICES]
-    + [newfound_msgs.action.LearnClass.Result],
+    + [newfound_msgs.action.LearnClass.Result, newfound_msgs.action.LearnSegment.Result],
     ids=lambda r: r.__name__,
 )
 def test_every_result_code_has_the_number_of_the_one_list(response):

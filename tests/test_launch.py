@@ -180,6 +180,42 @@ def test_the_open_world_detector_starts_with_what_is_shipped(ros, launch, tmp_pa
     assert "process has finished cleanly" in end()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("composed", ["true", "false"])
+def test_two_cameras_share_knowledge_beside_object_memory_and_console(
+    ros, launch, tmp_path, composed
+):
+    shipped = tiny_open_world(tmp_path / "shipped")
+    end = launch(
+        "newfound.launch.py",
+        "nodes:=open_world_detector,object_memory",
+        "console:=true",
+        "console_port:=0",
+        "cameras:=front,rear",
+        "shared_knowledge:=true",
+        "use_sim_time:=true",
+        f"detector_checkpoint:={shipped}",
+        f"knowledge_base:={tmp_path / 'base'}",
+        f"object_database:={tmp_path / 'objects.db'}",
+        "proposer:=whole_image",
+        f"use_composition:={composed}",
+    )
+    front, rear = (f"/{camera}/open_world_detector" for camera in ("front", "rear"))
+    for name in (front, rear, "/object_memory", "/console"):
+        ros.becomes_active(name)
+    request = GetParameters.Request(names=["knowledge_owner", "use_sim_time", "positions"])
+    for name, owner in ((front, ""), (rear, front)):
+        found = ros.call(GetParameters, f"{name}/get_parameters", request).values
+        assert [found[0].string_value, found[1].bool_value, found[2].bool_value] == [
+            owner,
+            True,
+            True,
+        ]
+    listed = ros.call(ListClasses, f"{rear}/list_classes", ListClasses.Request())
+    assert sorted(c.label for c in listed.knowledge.classes) == sorted(COLOURS)
+    assert end().count("process has finished cleanly") == (2 if composed == "true" else 4)
+
+
 @pytest.fixture
 def echo_file(tmp_path):
     """A parameter file that lists one small node."""

@@ -25,6 +25,7 @@ setup(
             "object_memory = newfound_runtime.executable:main",
             "open_world_detector = newfound_runtime.executable:main",
             "place_categorizer = newfound_runtime.executable:main",
+            "segmenter = newfound_runtime.executable:main",
         ],
         # Names the container knows; one line per executable above that is a node.
         "newfound.nodes": [
@@ -33,6 +34,7 @@ setup(
             "object_memory = newfound_nodes.object_memory.node:ObjectMemoryNode",
             "open_world_detector = newfound_nodes.open_world.node:OpenWorldDetector",
             "place_categorizer = newfound_nodes.place_categorizer:PlaceCategorizer",
+            "segmenter = newfound_nodes.segmenter.node:SegmenterNode",
         ],
     },
 )

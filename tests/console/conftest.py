@@ -45,7 +45,8 @@ CHROMIUM = next(
 WAITING = """
 import sys, time
 from pathlib import Path
-from newfound_core.learning.job import JobFolder, JobProgress, JobResult, JobState
+from newfound_core.learning.job import JobProgress, JobResult, JobState
+from newfound_core.learning.job_folder import JobFolder
 job = JobFolder(Path(sys.argv[-1]))
 job.append_progress(JobProgress(JobState.PREPARING, 0.4, 20.0))
 while not job.cancelled:

@@ -71,6 +71,22 @@ def test_an_unknown_thing_is_named_learned_recognised_and_undone(stack, clean, t
     assert "lemon" not in labels(stack)
 
 
+def test_other_names_are_looked_for_when_none_is_right(stack, clean, tab):
+    go(tab, "Inbox")
+    show_until_asked(stack, tab, "petrol")
+    expect(tab.locator(".candidate")).to_have_count(2, timeout=WAIT)
+    stack.suggestions = {"lamp": 0.4}
+    tab.locator(".card").focus()
+    tab.keyboard.press("n")
+    expect(tab.locator(".candidate")).to_have_count(1, timeout=WAIT)
+    expect(tab.locator(".card h2")).to_have_text("Is this a lamp?")
+    stack.suggestions = {}
+    tab.get_by_text("None of these").click()
+    expect(tab.locator(".candidate")).to_have_count(0, timeout=WAIT)
+    expect(tab.get_by_text("None of these")).to_be_hidden()
+    assert stack.curator.proposals.open()[0].refused == ("lemon", "duster", "lamp")
+
+
 def test_two_cards_are_merged_and_several_are_named_at_once(stack, clean, tab):
     go(tab, "Inbox")
     for colour in ("mint", "magenta", "navy"):
@@ -164,6 +180,24 @@ def test_knowledge_is_tested_renamed_cleaned_rehearsed_and_forgotten(stack, clea
     expect(tab.locator(".classes")).not_to_contain_text("citron", timeout=WAIT)
     tab.get_by_role("button", name="Undo the last change").click()
     expect(tab.locator(".classes")).to_contain_text("citron", timeout=WAIT)
+
+
+def test_a_thing_is_saved_to_a_file_forgotten_and_taken_from_it_again(stack, clean, tab, tmp_path):
+    stack.ros.set("/open_world_detector", signed_packages_only=False)
+    go(tab, "Knowledge")
+    tab.locator(".classes").get_by_role("button", name="red").click()
+    with tab.expect_download() as saved:
+        tab.get_by_role("button", name="Save to a file").click()
+    assert saved.value.suggested_filename == "red.nfp"
+    saved.value.save_as(tmp_path / "red.nfp")
+    tab.get_by_role("button", name="Forget").click()
+    tab.get_by_role("dialog").get_by_role("button", name="Forget").click()
+    expect(tab.locator(".classes")).not_to_contain_text("red", timeout=WAIT)
+    tab.locator("#package").set_input_files(tmp_path / "red.nfp")
+    expect(tab.locator(".classes")).to_contain_text("red", timeout=WAIT)
+    (tmp_path / "junk.nfp").write_bytes(b"junk")
+    tab.locator("#package").set_input_files(tmp_path / "junk.nfp")
+    expect(tab.locator("body")).to_contain_text("no zip file", timeout=WAIT)
 
 
 def test_learning_is_stopped_on_its_card(stack, clean, tab):

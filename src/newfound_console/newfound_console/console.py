@@ -5,19 +5,21 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from newfound_console.bridge import Bridge
 from newfound_console.detectors import DetectorState
 from newfound_console.directory import Camera, Directory
+from newfound_console.drawing import AreasFeed, DrawFeed, DrawSession
 from newfound_console.hub import Feed, Hub, image_message, text_message
 from newfound_console.light import LightFeed
 from newfound_console.live import ImageSource, LiveFeed
 from newfound_console.pictures import Pictures
 from newfound_console.teaching import TeachFeed, TeachSession
 
+S = TypeVar("S")
 STATUS = "status"  # channel: cameras, nodes, questions; watched by every page
-MAX_SESSIONS = 20  # of teaching, one for each detector
+MAX_SESSIONS = 20  # of teaching, one for each node that learns
 PERIOD = 0.2  # s between two messages of a channel that changes often
 
 
@@ -40,6 +42,7 @@ class Console:
         self.detectors: dict[str, DetectorState] = {}
         self.hub.on_first, self.hub.on_last = self._wake, self._sleep
         self._teaching: dict[str, TeachSession] = {}
+        self._drawing: dict[str, DrawSession] = {}
         self._changed = False
         self._task: asyncio.Task[None] | None = None
 
@@ -62,42 +65,53 @@ class Console:
         return self.directory.cameras.get(camera_id)
 
     def _make_feed(self, channel: str) -> Feed | None:
+        """The feed of a channel: its kind, and of most kinds the name of a camera or node."""
         kind, _, name = channel.partition(":")
-        if channel == STATUS:
-            return Listening(self._graph_changed)
-        if kind == "live":
-            return self._live_feed(channel, name)
-        if channel == "light":
-            return LightFeed(self.bridge, self.directory, partial(self._publish_text, channel))
-        if kind == "teach":
-            publish = partial(self._publish_text, channel)
-            return TeachFeed(self.teaching(name), publish)
-        if kind in ("inbox", "knowledge"):
-            return Listening(self._graph_changed)
-        return None
+        bridge, publish = self.bridge, partial(self._publish_text, channel)
+        makers: dict[str, Callable[[], Feed]] = {
+            STATUS: lambda: Listening(self._graph_changed),
+            "inbox": lambda: Listening(self._graph_changed),
+            "knowledge": lambda: Listening(self._graph_changed),
+            "light": lambda: LightFeed(bridge, self.directory, publish),
+            "live": lambda: self._live_feed(channel, name),
+            "teach": lambda: TeachFeed(self.teaching(name), publish),
+            "draw": lambda: DrawFeed(bridge, self.drawing(name), publish),
+            "areas": lambda: AreasFeed(self._images, name, partial(self._publish_image, channel)),
+        }
+        return makers[kind]() if kind in makers else None
 
     def _live_feed(self, channel: str, camera_id: str) -> LiveFeed:
-        def publish(data: dict[str, Any], jpeg: bytes) -> None:
-            self.hub.publish(channel, image_message(channel, data, jpeg))
-
         feed = LiveFeed(
             self.bridge,
             partial(self.camera, camera_id),
-            lambda camera: ImageSource(
-                self.bridge, camera, self.settings.image_rate, self.settings.image_side
-            ),
-            publish,
+            self._images,
+            partial(self._publish_image, channel),
         )
         feed.on_pair = partial(self._teach, camera_id)
+        feed.on_image = partial(self._draw, camera_id)
         return feed
+
+    def _images(self, camera: Camera) -> ImageSource:
+        rate, side = self.settings.image_rate, self.settings.image_side
+        return ImageSource(self.bridge, camera, rate, side)
 
     def teaching(self, detector: str) -> TeachSession:
         """What is being taught to a detector."""
-        if detector not in self._teaching:
-            if len(self._teaching) >= MAX_SESSIONS:
-                self._teaching.pop(next(iter(self._teaching)))
-            self._teaching[detector] = TeachSession(self.bridge, detector, self.pictures)
-        return self._teaching[detector]
+        return _session(
+            self._teaching, detector, lambda: TeachSession(self.bridge, detector, self.pictures)
+        )
+
+    def drawing(self, segmenter: str) -> DrawSession:
+        """What is being drawn for a segmenter."""
+        return _session(
+            self._drawing, segmenter, lambda: DrawSession(self.bridge, segmenter, self.pictures)
+        )
+
+    def _draw(self, camera_id: str, rgb: Any) -> None:
+        camera = self.camera(camera_id)
+        for name in camera.segmenters if camera is not None else ():
+            if name in self._drawing:
+                self._drawing[name].newest = rgb
 
     def _teach(self, camera_id: str, rgb: Any, found: Any) -> None:
         camera = self.camera(camera_id)
@@ -107,18 +121,23 @@ class Console:
     def _publish_text(self, channel: str, data: Any) -> None:
         self.hub.publish(channel, text_message(channel, data))
 
+    def _publish_image(self, channel: str, data: dict[str, Any], jpeg: bytes) -> None:
+        self.hub.publish(channel, image_message(channel, data, jpeg))
+
     # What changes.
 
     def _graph_changed(self) -> None:
-        """Follow the detectors that are there now."""
-        present = {c.detector: c for c in self.directory.cameras.values() if c.detector}
-        for name in [name for name in self.detectors if name not in present]:
+        """Follow the nodes with a knowledge base that are there now."""
+        cameras = self.directory.cameras.values()
+        curators = {name: "" for camera in cameras for name in camera.segmenters}
+        curators |= {camera.detector: camera.curator for camera in cameras if camera.detector}
+        for name in [name for name in self.detectors if name not in curators]:
             self.detectors.pop(name).close()
-        for name, camera in present.items():
+        for name, curator in curators.items():
             if name not in self.detectors:
                 state = DetectorState(self.bridge, name, self.pictures, self._note_change)
                 self.detectors[name] = state
-            self.detectors[name].listen(camera.curator, self.hub.watched(f"inbox:{name}"))
+            self.detectors[name].listen(curator, self.hub.watched(f"inbox:{name}"))
         self._changed = True
 
     def _note_change(self) -> None:
@@ -143,6 +162,15 @@ class Console:
                 channel = f"{kind}:{name}"
                 if self.hub.watched(channel):
                     self.hub.publish(channel, text_message(channel, content()))
+
+
+def _session(sessions: dict[str, S], node: str, make: Callable[[], S]) -> S:
+    """The session of a node; with too many of them the oldest goes."""
+    if node not in sessions:
+        if len(sessions) >= MAX_SESSIONS:
+            sessions.pop(next(iter(sessions)))
+        sessions[node] = make()
+    return sessions[node]
 
 
 class Listening:

@@ -26,7 +26,10 @@ TOPICS = {
     "newfound_msgs/msg/Classification": ("classifier", "/classification"),
     "newfound_msgs/msg/LabelProposals": ("curator", "/proposals"),
 }
-SERVICES = {"newfound_msgs/srv/FindObject": ("memory", "/find_object")}
+SERVICES = {
+    "newfound_msgs/srv/FindObject": ("memory", "/find_object"),
+    "newfound_msgs/srv/AddSegmentClass": ("segmenter", "/add_segment_class"),
+}
 ASKED = {
     "curator": ("detector", *BUDGET),
     "memory": (),
@@ -70,6 +73,7 @@ class Camera:
     budget: list[float] = field(default_factory=list)  # questions a minute, and open at a time
     places: list[str] = field(default_factory=list)
     classifiers: list[str] = field(default_factory=list)
+    segmenters: list[str] = field(default_factory=list)
     name: str = ""  # for people
 
 
@@ -163,7 +167,7 @@ class Directory:
                 camera.topic = resolved(name, given["image_topic"])
                 camera.transport = given.get("image_transport") or "raw"
             found[name] = camera
-        for kind in ("places", "classifier"):
+        for kind in ("places", "classifier", "segmenter"):
             for name in self.of_kind(kind):
                 self._attach(found, kind, name)
         for camera in found.values():
@@ -180,7 +184,12 @@ class Directory:
             transport = given.get("image_transport") or "raw"
             on_it = [cameras.setdefault(topic, Camera(topic, topic, transport))]
         for camera in on_it:
-            (camera.places if kind == "places" else camera.classifiers).append(name)
+            nodes: dict[str, list[str]] = {
+                "places": camera.places,
+                "classifier": camera.classifiers,
+                "segmenter": camera.segmenters,
+            }
+            nodes[kind].append(name)
 
     # Health.
 

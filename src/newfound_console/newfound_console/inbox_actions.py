@@ -17,8 +17,8 @@ class InboxActions:
 
     def all(self) -> dict[str, Action]:
         """By the names that the page uses."""
-        return {"name": self.name, "dismiss": self.dismiss, "merge": self.merge,
-                "cancel": self.cancel}  # fmt: skip
+        return {"name": self.name, "dismiss": self.dismiss, "refuse": self.refuse,
+                "merge": self.merge, "cancel": self.cancel}  # fmt: skip
 
     async def name(self, body: dict[str, Any]) -> Any:
         """Say what unknown things are: one label for all of them, or each its first candidate."""
@@ -72,6 +72,16 @@ class InboxActions:
         if len(failed) == len(ids):
             raise CallError(next(iter(failed.values())))
         return {"done": len(ids) - len(failed), "failed": failed}
+
+    async def refuse(self, body: dict[str, Any]) -> Any:
+        """It is none of the names that were proposed: look for others."""
+        state = self._console.detectors.get(node(body, "detector"))
+        if state is None or not state.curator:
+            raise CallError("nobody is there who could propose other names")
+        kind = srv.ConfirmLabel
+        wish = kind.Request(unknown_id=text(body, "id"), decision=kind.Request.DECISION_REFUSE)
+        await self._console.bridge.call(kind, f"{state.curator}/confirm_label", wish)
+        return {}
 
     async def merge(self, body: dict[str, Any]) -> Any:
         """Say that several unknown things are one, or of one kind."""

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an operator does with knowledge: look at it, undo, forget, rename, clean up."""
 
+import base64
 from collections import Counter
 from typing import Any
 
 from newfound_console.bridge import CallError
 from newfound_console.console import Console
 from newfound_console.live import number
-from newfound_console.requests import Action, node, text, texts, whole
+from newfound_console.requests import Action, BadRequestError, node, text, texts, whole
 from newfound_msgs import srv
 
 EXAMPLES = 60  # of a class, on its page
@@ -32,6 +33,8 @@ class KnowledgeActions:
             "remove": self.remove,
             "check": self.check,
             "rehearse": self.rehearse,
+            "export": self.export,
+            "import": self.take_package,
         }
 
     async def _call(self, kind: Any, body: dict[str, Any], service: str, **fields: Any) -> Any:
@@ -85,6 +88,27 @@ class KnowledgeActions:
         label, new = text(body, "label"), text(body, "new_label")
         await self._call(srv.RenameClass, body, "rename_class", label=label, new_label=new)
         return {}
+
+    async def export(self, body: dict[str, Any]) -> Any:
+        """A class as a file for other robots."""
+        answer = await self._call(srv.ExportClass, body, "export_class", label=text(body, "label"))
+        return {
+            "file_name": answer.file_name,
+            "package": base64.b64encode(bytes(answer.package)).decode(),
+            "note": answer.message,
+        }
+
+    async def take_package(self, body: dict[str, Any]) -> Any:
+        """Learn the class of such a file."""
+        content = body.get("package")
+        try:
+            package = base64.b64decode(content if isinstance(content, str) else "", validate=True)
+        except ValueError:
+            raise BadRequestError("package is not base64") from None
+        if not package:
+            raise BadRequestError("package is missing")
+        answer = await self._call(srv.ImportPackage, body, "import_package", package=package)
+        return {"label": answer.label, "signer": answer.signer}
 
     async def examples(self, body: dict[str, Any]) -> Any:
         """Pictures of a class, and what the robot calls each of them now."""

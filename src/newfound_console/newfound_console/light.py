@@ -15,6 +15,7 @@ from newfound_msgs import msg
 
 KEPT = 600  # points of a curve: ten minutes at one a second
 MOST_NODES = 40
+ADAPTING = ("detector", "classifier", "places", "segmenter")
 _STATES = {
     msg.AdaptationStatus.STATE_DISABLED: "off",
     msg.AdaptationStatus.STATE_ADAPTING: "following",
@@ -53,9 +54,7 @@ class LightFeed:
 
     async def _run(self) -> None:
         while True:
-            nodes = [
-                n for k in ("detector", "classifier", "places") for n in self._directory.of_kind(k)
-            ]
+            nodes = [n for kind in ADAPTING for n in self._directory.of_kind(kind)]
             wanted = {
                 f"{node}/adaptation": (
                     msg.AdaptationStatus,

@@ -82,14 +82,14 @@ class ImageSource:
         self._bridge.hand_over(self._receive, stamp, jpeg, rgb)
 
 
-def small_jpeg(rgb: np.ndarray, side: int) -> bytes:
+def small_jpeg(rgb: np.ndarray, side: int, quality: int = JPEG_QUALITY) -> bytes:
     """An image with sides of at most so many pixels, as JPEG."""
     scale = side / max(rgb.shape[:2])
     if scale < 1:
         size = (max(1, round(rgb.shape[1] * scale)), max(1, round(rgb.shape[0] * scale)))
         rgb = cv2.resize(rgb, size, interpolation=cv2.INTER_AREA)
     bgr = cv2.cvtColor(np.ascontiguousarray(rgb), cv2.COLOR_RGB2BGR)
-    return cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])[1].tobytes()
+    return cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, quality])[1].tobytes()
 
 
 class LiveFeed:
@@ -111,6 +111,7 @@ class LiveFeed:
         self._place: dict[str, Any] | None = None
         self._classified: dict[str, Any] | None = None
         self._task: asyncio.Task[None] | None = None
+        self.on_image: Callable[..., None] = lambda *_: None  # an image, uint8 [H, W, 3]
         self.on_pair: Callable[..., None] = lambda *_: None  # an image and its detections
 
     def start(self) -> None:
@@ -161,6 +162,7 @@ class LiveFeed:
             self._images.listen(self._on_image)
 
     def _on_image(self, stamp: int, jpeg: bytes, rgb: np.ndarray) -> None:
+        self.on_image(rgb)
         self._waiting.append((stamp, jpeg, rgb))
         if not self._answered():
             self._send(self._waiting[-1], None)

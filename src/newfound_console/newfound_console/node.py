@@ -12,13 +12,20 @@ from newfound_console.console import Console as Pages
 from newfound_console.console import Settings
 from newfound_console.inbox_actions import InboxActions
 from newfound_console.knowledge_actions import KnowledgeActions
-from newfound_console.other_actions import LightActions, ObjectActions, TeachActions
+from newfound_console.other_actions import DrawActions, LightActions, ObjectActions, TeachActions
 from newfound_console.security import Access, is_loopback, read_token
 from newfound_console.server import WebServer, make_app
 from newfound_runtime.managed_node import ManagedNode
 from newfound_runtime.parameters import Parameter
 
-ACTIONS = (InboxActions, KnowledgeActions, TeachActions, ObjectActions, LightActions)
+ACTIONS = (
+    InboxActions,
+    KnowledgeActions,
+    TeachActions,
+    DrawActions,
+    ObjectActions,
+    LightActions,
+)
 PARAMETERS = (
     Parameter(
         "host",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator does on the pages Teach, Objects and Light."""
+"""What an operator does on the pages Teach, Draw, Objects and Light."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from std_srvs.srv import SetBool, Trigger
 from newfound_console.bridge import CallError
 from newfound_console.console import Console
 from newfound_console.live import number
-from newfound_console.requests import Action, BadRequestError, node, text, whole
+from newfound_console.requests import Action, BadRequestError, node, outlines, text, whole
 from newfound_msgs import srv
 
 MAX_OBJECTS = 300  # on the map
@@ -45,6 +45,38 @@ class TeachActions:
         session = self._console.teaching(node(body, "detector"))
         extend = body.get("extend") is True
         return {"job": await session.learn(text(body, "label"), extend)}
+
+
+class DrawActions:
+    """Take a picture, keep what was drawn in it, learn."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def all(self) -> dict[str, Action]:
+        """By the names that the page uses."""
+        return {"draw": self.draw, "draw_learn": self.learn}
+
+    async def draw(self, body: dict[str, Any]) -> Any:
+        """Take or keep a picture, throw one or all away."""
+        session = self._console.drawing(node(body, "segmenter"))
+        what = text(body, "do")
+        if what == "take":
+            return session.take()
+        if what == "keep":
+            session.keep(whole(body, "id"), outlines(body, "outlines"))
+        elif what == "remove":
+            session.remove(whole(body, "id"))
+        elif what == "clear":
+            session.clear()
+        else:
+            raise BadRequestError("do is take, keep, remove or clear")
+        return session.report()
+
+    async def learn(self, body: dict[str, Any]) -> Any:
+        """Learn the class from what was drawn."""
+        session = self._console.drawing(node(body, "segmenter"))
+        return {"job": await session.learn(text(body, "label"))}
 
 
 class ObjectActions:

@@ -8,6 +8,8 @@ from typing import Any
 Action = Callable[[dict[str, Any]], Awaitable[Any]]
 _NODE = re.compile(r"(/[A-Za-z_][A-Za-z0-9_]*)+")
 MAX_SELECTED = 200  # things that are named or dismissed at once
+MAX_OUTLINES = 30  # in one picture
+MAX_POINTS = 300  # of one outline
 MAX_LABEL = 200  # characters that are passed on; the detector allows fewer
 
 
@@ -37,6 +39,23 @@ def whole(body: Mapping[str, Any], name: str) -> int:
     if type(found) is not int or not 0 <= found < 2**63:
         raise BadRequestError(f"{name} is missing, or no number")
     return found
+
+
+def outlines(body: Mapping[str, Any], name: str) -> list[list[tuple[float, float]]]:
+    """Polygons of a request: points are shares of width and height."""
+    found = body.get(name)
+    if not isinstance(found, list) or len(found) > MAX_OUTLINES:
+        raise BadRequestError(f"{name} is missing, or no list of at most {MAX_OUTLINES} outlines")
+    for outline in found:
+        fits = isinstance(outline, list) and 3 <= len(outline) <= MAX_POINTS
+        if not (fits and all(map(_is_point, outline))):
+            raise BadRequestError(f"an outline is no list of 3 to {MAX_POINTS} points")
+    return [[(float(x), float(y)) for x, y in outline] for outline in found]
+
+
+def _is_point(found: Any) -> bool:
+    pair = isinstance(found, list) and len(found) == 2
+    return pair and all(type(v) in (int, float) and 0 <= v <= 1 for v in found)
 
 
 def texts(body: Mapping[str, Any], name: str, most: int = MAX_SELECTED) -> list[str]:

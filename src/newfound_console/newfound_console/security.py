@@ -8,6 +8,7 @@
 - Token: needed as soon as the server can be reached from another machine.
 """
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
@@ -15,6 +16,7 @@ import os
 import re
 import secrets
 import socket
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
@@ -26,6 +28,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 COOKIE = "newfound_console"
 HEADER = "x-newfound"  # a page of another site cannot send it without being asked first
 MAX_BODY = 64 * 1024  # bytes of a request; the page sends names and numbers, no images
+BODY_TIMEOUT = 10.0  # s that a request may take
+SLOWEST = 2**20  # and bytes per second of the largest one it may be
+MAX_PACKAGE = 48 * 2**20  # but for a package of knowledge, as text
+LARGE = "/api/import"  # where that is sent
 PUBLIC = ("/", "/static/", "/api/login", "/api/session")  # without a token; nothing secret there
 RESPONSE_HEADERS = {
     "content-security-policy": (
@@ -143,7 +149,7 @@ class Access:
         ):
             raise RefusedError(403, "the request comes from a page of another site")
         if method == "POST":
-            _check_post(headers)
+            _check_post(headers, max_body(scope))
         public = any(
             scope["path"] == path or (len(path) > 1 and scope["path"].startswith(path))
             for path in PUBLIC
@@ -174,14 +180,19 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _check_post(headers: Mapping[str, str]) -> None:
+def _check_post(headers: Mapping[str, str], most: int) -> None:
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RefusedError(415, "only application/json is taken")
     if headers.get(HEADER) != "1":
         raise RefusedError(403, f"the header {HEADER} is missing")
     length = headers.get("content-length", "0")
-    if not length.isdecimal() or int(length[:12]) > MAX_BODY:
-        raise RefusedError(413, f"a request has at most {MAX_BODY} bytes")
+    if not length.isdecimal() or int(length[:12]) > most:
+        raise RefusedError(413, f"a request has at most {most} bytes")
+
+
+def max_body(scope: Scope) -> int:
+    """Bytes that a request may have."""
+    return MAX_PACKAGE if scope["path"] == LARGE else MAX_BODY
 
 
 def _headers(scope: Scope) -> dict[str, str]:
@@ -215,19 +226,26 @@ class Guard:
         if scope["type"] == "websocket":
             await self._app(scope, receive, send)
         else:
-            await self._app(scope, limited(receive), _with_headers(send))
+            await self._app(scope, limited(receive, max_body(scope)), _with_headers(send))
 
 
-def limited(receive: Receive) -> Receive:
-    """Give up on a body that is longer than it may be, whatever its headers say."""
-    total = 0
+def limited(receive: Receive, most: int) -> Receive:
+    """Give up on a body that is longer than it may be, whatever its headers say, or too slow."""
+    total, whole = 0, False
+    end = time.monotonic() + BODY_TIMEOUT + most / SLOWEST
 
     async def counting() -> Message:
-        nonlocal total
-        message = await receive()
+        nonlocal total, whole
+        if whole:  # what comes now is that the browser is gone
+            return await receive()
+        try:
+            message = await asyncio.wait_for(receive(), end - time.monotonic())
+        except TimeoutError:
+            raise RefusedError(408, "the request took too long") from None
         total += len(message.get("body", b""))
-        if total > MAX_BODY:
-            return {"type": "http.disconnect"}
+        if total > most:
+            raise RefusedError(413, "the request is too large")
+        whole = not message.get("more_body", False)
         return message
 
     return counting

@@ -1,32 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """The web server: assets, pictures, actions and the WebSocket, behind the guard."""
 
+import asyncio
 import hashlib
 import json
 import logging
 import mimetypes
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from newfound_console.bridge import CallError
 from newfound_console.hub import Hub
 from newfound_console.pictures import Pictures
 from newfound_console.requests import Action, BadRequestError
-from newfound_console.security import COOKIE, Access, Guard
+from newfound_console.security import COOKIE, Access, Guard, RefusedError
 
 _log = logging.getLogger(__name__)
 _MONTH = 30 * 86400  # s that a browser stays logged in
 MAX_CONNECTIONS = 600
+HEADER_TIMEOUT = 10.0  # s in which a request must begin
 MAX_MESSAGE = 8 * 1024  # bytes of a browser's WebSocket message
 
 
@@ -50,74 +53,86 @@ def make_app(
     access: Access, hub: Hub, pictures: Pictures, actions: Mapping[str, Action]
 ) -> ASGIApp:
     """The application; `actions` are what a page may ask for, by name."""
-    assets = read_assets()
+    serve = Routes(access, pictures, actions)
+    app = Starlette(
+        routes=[
+            Route("/pictures/{name}", serve.picture),
+            Route("/api/session", serve.session),
+            Route("/api/login", serve.login, methods=["POST"]),
+            Route("/api/{name}", serve.act, methods=["POST"]),
+            WebSocketRoute("/live", hub.serve),
+            Route("/{path:path}", serve.asset),
+        ],
+        exception_handlers={
+            BadRequestError: _answering(400),
+            CallError: _answering(409),
+            RefusedError: lambda _, error: _error(str(error), error.status),
+            Exception: _defect,
+        },
+    )
+    return Guard(app, access)
 
-    async def asset(request: Request) -> Response:
-        content, kind, tag = assets.get(request.url.path, (b"", "", ""))
+
+class Routes:
+    """What is answered to which request."""
+
+    def __init__(self, access: Access, pictures: Pictures, actions: Mapping[str, Action]) -> None:
+        self._access, self._pictures, self._actions = access, pictures, actions
+        self._assets = read_assets()
+
+    async def asset(self, request: Request) -> Response:
+        """A file of the page."""
+        content, kind, tag = self._assets.get(request.url.path, (b"", "", ""))
         if not kind:
-            return JSONResponse({"error": "there is no such page"}, 404)
+            return _error("there is no such page", 404)
         # Asked for each time, but sent only when it has changed: a new version is seen at once.
         headers = {"etag": tag, "cache-control": "no-cache"}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
         return Response(content, media_type=kind, headers=headers)
 
-    async def picture(request: Request) -> Response:
-        found = pictures.get(request.path_params["name"])
+    async def picture(self, request: Request) -> Response:
+        """A picture that a page refers to."""
+        found = self._pictures.get(request.path_params["name"])
         if found is None:
-            return JSONResponse({"error": "that picture is gone"}, 404)
+            return _error("that picture is gone", 404)
         keep = {"cache-control": "private, max-age=86400, immutable"}
         return Response(found[0], media_type=found[1], headers=keep)
 
-    async def session(request: Request) -> Response:
+    async def session(self, request: Request) -> Response:
+        """Whether the browser is logged in."""
         headers = {k.lower(): v for k, v in request.headers.items()}
-        return JSONResponse({"open": access.logged_in(headers)})
+        return JSONResponse({"open": self._access.logged_in(headers)})
 
-    async def login(request: Request) -> Response:
-        if not access.is_token((await _body(request)).get("token")):
-            return JSONResponse({"error": "that is not the token"}, 401)
+    async def login(self, request: Request) -> Response:
+        """Give a browser with the token a cookie."""
+        if not self._access.is_token((await _body(request)).get("token")):
+            return _error("that is not the token", 401)
         answer = JSONResponse({"open": True})
         secure = request.headers.get("origin", "").startswith("https:")
-        answer.set_cookie(
-            COOKIE, access.cookie(), _MONTH, httponly=True, samesite="strict", secure=secure
-        )
+        cookie = self._access.cookie()
+        answer.set_cookie(COOKIE, cookie, _MONTH, httponly=True, samesite="strict", secure=secure)
         return answer
 
-    async def act(request: Request) -> Response:
-        action = actions.get(request.path_params["name"])
+    async def act(self, request: Request) -> Response:
+        """Do what a page asks for."""
+        action = self._actions.get(request.path_params["name"])
         if action is None:
-            return JSONResponse({"error": "there is no such action"}, 404)
-        try:
-            return JSONResponse(await action(await _body(request)))
-        except CallError as error:
-            return JSONResponse({"error": str(error)}, 409)
+            return _error("there is no such action", 404)
+        return JSONResponse(await action(await _body(request)))
 
-    async def bad_request(request: Request, error: Exception) -> Response:
-        return JSONResponse({"error": str(error)}, 400)
 
-    async def too_large(request: Request, error: Exception) -> Response:
-        return JSONResponse({"error": "the request is too large"}, 413)
+def _error(reason: str, status: int) -> Response:
+    return JSONResponse({"error": reason}, status)
 
-    async def defect(request: Request, error: Exception) -> Response:
-        _log.error("%s failed", request.url.path, exc_info=error)
-        return JSONResponse({"error": "this did not work; the log says more"}, 500)
 
-    app = Starlette(
-        routes=[
-            Route("/pictures/{name}", picture),
-            Route("/api/session", session),
-            Route("/api/login", login, methods=["POST"]),
-            Route("/api/{name}", act, methods=["POST"]),
-            WebSocketRoute("/live", hub.serve),
-            Route("/{path:path}", asset),
-        ],
-        exception_handlers={
-            BadRequestError: bad_request,
-            ClientDisconnect: too_large,
-            Exception: defect,
-        },
-    )
-    return Guard(app, access)
+def _answering(status: int) -> Callable[[Request, Exception], Response]:
+    return lambda request, error: _error(str(error), status)
+
+
+def _defect(request: Request, error: Exception) -> Response:
+    _log.error("%s failed", request.url.path, exc_info=error)
+    return _error("this did not work; the log says more", 500)
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -128,6 +143,47 @@ async def _body(request: Request) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise BadRequestError("the request is not an object")
     return found
+
+
+class ImpatientProtocol(H11Protocol):
+    """HTTP with a limit to how long a request may take to begin: uvicorn waits for ever."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to count."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Count until the header of a request is there, whatever comes before."""
+        super().data_received(data)
+        if self._at_work():
+            self._stop()
+        elif self._deadline is None:
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count no more."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._deadline = self.loop.call_later(HEADER_TIMEOUT, self._give_up)
+
+    def _stop(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None
+
+    def _at_work(self) -> bool:
+        answering = self.cycle is not None and not self.cycle.response_complete
+        return answering or self.transport.get_protocol() is not self  # it is a WebSocket now
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        if not self._at_work():
+            self.transport.close()
 
 
 class WebServer:
@@ -158,7 +214,7 @@ class WebServer:
             timeout_keep_alive=10,
             timeout_graceful_shutdown=2,
             h11_max_incomplete_event_size=16 * 1024,
-            http="h11",
+            http=ImpatientProtocol,
             proxy_headers=False,
         )
         self._server = uvicorn.Server(config)

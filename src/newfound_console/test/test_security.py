@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from newfound_console.node import Console
-from newfound_console.security import MAX_BODY, Access, is_loopback, read_token
+from newfound_console.security import MAX_BODY, MAX_PACKAGE, Access, is_loopback, read_token
 from newfound_runtime.testing import Harness
 
 BODY = json.dumps({"detector": "/d", "ids": ["u1"], "label": "x"}).encode()
@@ -126,6 +126,12 @@ HOSTILE = {
     "a folder": get("/static/pages/"),
     # Bodies and methods.
     "a huge body": post(body=b"[" * (MAX_BODY + 1)),
+    "a huge package": post("/api/import", body=b"{}", Content_Length=str(MAX_PACKAGE + 1)),
+    "a package that is no text": post("/api/import", body=b'{"detector": "/a", "package": [1]}'),
+    "a package that is not base64": post(
+        "/api/import", body=b'{"detector": "/a", "package": "!"}'
+    ),
+    "a package without the header": post("/api/import", X_Newfound=None),
     "a huge body that is announced": post(body=b"{}", Content_Length="99999999999999999999"),
     "a negative length": post(body=b"{}", Content_Length="-1"),
     "deep JSON": post(body=b"[" * 20000 + b"]" * 20000),
@@ -234,6 +240,31 @@ def test_headers_without_an_end_are_not_kept(servers):
         link.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 70_000)
         answer = link.recv(1000)
     assert answer == b"" or b" 4" in answer[:20]
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n",
+        b"GET /static/icon.svg HTTP/1.1\r\nHost: localhost\r\n\r\nGET",  # answered, then waits
+        b"POST /api/undo HTTP/1.1\r\nHost: localhost:PORT\r\nOrigin: http://localhost:PORT\r\n"
+        b"X-Newfound: 1\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{",
+    ],
+    ids=["nothing", "half a header", "half a second header", "half a body"],
+)
+def test_a_request_that_never_ends_is_let_go(servers, begun, monkeypatch):
+    monkeypatch.setattr("newfound_console.server.HEADER_TIMEOUT", 0.3)
+    monkeypatch.setattr("newfound_console.security.BODY_TIMEOUT", 0.3)
+    port = servers["ours"]._server.port
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as link:
+        link.sendall(begun.replace(b"PORT", str(port).encode()))
+        answer = b""
+        while part := link.recv(10_000):
+            answer += part
+            if b"408" in answer:
+                link.sendall(b"x")  # and it goes on
+    assert (b"408" in answer) == begun.startswith(b"POST")
 
 
 def test_a_port_in_use_is_said(ros, servers):

@@ -16,6 +16,13 @@ from newfound_core.preprocessing import Preprocessing, default_preprocessing
 from newfound_core.rejection import build_rejection
 
 
+def check_confidence(value: float | None) -> float | None:
+    """A `source_confidence`, if it is a mean probability or unknown."""
+    if value is not None and not 0 < value <= 1:
+        raise ConfigError(f"source_confidence must be in (0, 1], got {value}")
+    return value
+
+
 class Classifier(nn.Module):
     """Images [N, 3, H, W] to logits [N, classes].
 
@@ -41,10 +48,8 @@ class Classifier(nn.Module):
             raise ConfigError(f"a classifier needs at least one class, got {classes}")
         if adaptive_layers == "auto" or not is_layer_choice(adaptive_layers):
             raise ConfigError(f"adaptive_layers must be all or last:n, got {adaptive_layers!r}")
-        if source_confidence is not None and not 0 < source_confidence <= 1:
-            raise ConfigError(f"source_confidence must be in (0, 1], got {source_confidence}")
         self.adaptive_layers = adaptive_layers
-        self.source_confidence = source_confidence
+        self.source_confidence = check_confidence(source_confidence)
         self.backbone = backbone
         self.output_norm = output_norm
         self.classifier = nn.Linear(backbone.feature_dim, classes)

@@ -25,10 +25,10 @@ import torch
 from torch import Tensor
 
 from newfound_core.errors import ConfigError
-from newfound_core.export import trace_onnx
 from newfound_core.models import LoadedModel
 from newfound_core.onda import Onda, OndaConfig
 from newfound_core.onda.onnx_folding import OnnxFolding
+from newfound_core.onnx_graphs import GRAPHS
 from newfound_core.onnx_runtime import (
     EXECUTION_PROVIDERS,
     INPUT_NAME,
@@ -234,8 +234,7 @@ class OnnxInference(Inference):
         images = calibration_batches(loaded, config.int8_images) if config.int8_images else []
         size = loaded.metadata.preprocessing.size
         example = torch.zeros(1, 3, size, size)
-        graph = trace_onnx(loaded.model, example)
-        graph.compare(loaded.model, example)
+        graph = GRAPHS.of(loaded.model, example)
         self._names, self._rebuild = list(graph.names), graph.rebuild
         content = quantize(graph, images) if images else graph.content
         self._session = make_session(

@@ -41,7 +41,9 @@ METHODS: dict[str, Method] = {
     "deepnno": _OPEN_WORLD,
     "bdoc": _OPEN_WORLD,
     "ridge_lda": _OPEN_WORLD,
+    "cumix": Method("class_vectors"),  # names by word vectors; its labels are the seen classes
     "delta": Method("head.classifier.weight"),  # a task over a base; `task_delta.checkpoint`
+    "segmentation": _CLASSIFIER,  # a class at every pixel; the first label is the background
     "regions": Method(""),  # finds objects without naming them; its one label is "object"
 }
 

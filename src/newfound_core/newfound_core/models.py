@@ -22,10 +22,11 @@ from newfound_core.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from newfound_core.classifier import Classifier
+from newfound_core.classifier import Classifier, check_confidence
 from newfound_core.errors import CheckpointError, ConfigError, NewfoundError
 from newfound_core.latent import LatentClassifier, LatentConfig
 from newfound_core.metadata import BackboneSpec, Metadata, Provenance
+from newfound_core.naming import NamingConfig, NamingModel
 from newfound_core.open_world.heads import HEADS
 from newfound_core.open_world.model import OpenWorldModel
 from newfound_core.places import (
@@ -174,11 +175,13 @@ def save_model(
 
 def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
     """The method of a model and its options, from which `build_model` makes it again."""
-    if isinstance(model, OpenWorldModel | LatentClassifier):
-        name = "mda" if isinstance(model, LatentClassifier) else model.head.name
-        return name, model.options()
+    if isinstance(model, OpenWorldModel | LatentClassifier | NamingModel):
+        named = "cumix" if isinstance(model, NamingModel) else "mda"
+        return model.head.name if isinstance(model, OpenWorldModel) else named, model.options()
     rejection = getattr(model, "rejection", None)
     more = {"rejection": rejection.options()} if rejection is not None else {}
+    if isinstance(model, PlaceClassifier) and model.source_confidence is not None:
+        more["source_confidence"] = model.source_confidence
     if isinstance(model, WbnClassifier):
         return "wbn", asdict(model.config) | more
     if isinstance(model, BsfClassifier):
@@ -191,9 +194,10 @@ def describe(model: nn.Module) -> tuple[str, dict[str, Any]]:
         graph = model.options() if isinstance(model, AdaGraphClassifier) else {}
         return "adagraph" if graph else "source", graph | more
     from newfound_core.detection.region_network import RegionNetwork
+    from newfound_core.segmentation.network import SegmentationNetwork
 
-    if isinstance(model, RegionNetwork):
-        return "regions", model.options()
+    if isinstance(model, RegionNetwork | SegmentationNetwork):
+        return "regions" if isinstance(model, RegionNetwork) else "segmentation", model.options()
     raise CheckpointError(f"{type(model).__name__} is not a model that checkpoints know")
 
 
@@ -227,7 +231,7 @@ def _adagraph(backbone: Backbone, metadata: Metadata) -> nn.Module:
 
 def _places(backbone: Backbone, metadata: Metadata) -> nn.Module:
     options = dict(metadata.options)
-    rejection = options.pop("rejection", None)
+    rejection, confidence = options.pop("rejection", None), options.pop("source_confidence", None)
     places, domains = len(metadata.labels), len(metadata.domains)
     model: PlaceClassifier
     if metadata.method == "wbn":
@@ -237,6 +241,7 @@ def _places(backbone: Backbone, metadata: Metadata) -> nn.Module:
     else:
         model = PlaceClassifier(backbone, places, **options)
     model.add_rejection(rejection)
+    model.source_confidence = check_confidence(confidence)
     return model
 
 
@@ -256,6 +261,21 @@ def _regions(backbone: Backbone, metadata: Metadata) -> nn.Module:
     from newfound_core.detection.region_network import RegionConfig, RegionNetwork
 
     return RegionNetwork(backbone, RegionConfig(**metadata.options))
+
+
+def _segmentation(backbone: Backbone, metadata: Metadata) -> nn.Module:
+    from newfound_core.segmentation.label_image import check_labels
+    from newfound_core.segmentation.network import SegmentationConfig, SegmentationNetwork
+
+    check_labels(metadata.labels)
+    config = SegmentationConfig(**metadata.options)
+    return SegmentationNetwork(backbone, len(metadata.labels), config)
+
+
+def _names(backbone: Backbone, metadata: Metadata) -> nn.Module:
+    options = dict(metadata.options)
+    vocabulary, width = options.pop("vocabulary"), options.pop("width")
+    return NamingModel(backbone, len(metadata.labels), vocabulary, width, NamingConfig(**options))
 
 
 def _delta(backbone: Backbone, metadata: Metadata) -> nn.Module:
@@ -278,7 +298,9 @@ BUILDERS: dict[str, Callable[[Backbone, Metadata], nn.Module]] = {
     **dict.fromkeys(("bn", "wbn", "bsf"), _places),
     "mda": _latent,
     **dict.fromkeys(HEADS, _open_world),
+    "segmentation": _segmentation,
     "regions": _regions,
+    "cumix": _names,
     "delta": _delta,
 }
 

@@ -4,30 +4,37 @@
 Whether a thing is still where it was is a Bayes filter with two states. A look at its place that
 has an outcome o changes the odds of its presence by P(o | present) / P(o | absent).
 
-A sighting belongs to a thing of the same label (or the same unknown object) whose distance is
-within GATE standard deviations of both positions, e^2 = e_1^2 + e_2^2, or within MIN_GATE.
-Positions are merged by their inverse variances; DRIFT is added for each sighting, so that a thing
-that is pushed along is followed.
+Which thing a sighting is of, and what it is called, is decided in `sightings`.
 """
 
+import json
 import math
 import sqlite3
 import threading
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 
 from newfound_core.errors import DamagedError, LockedError, StorageError
+from newfound_core.sightings import (
+    CERTAIN,
+    FIRST_PRESENCE,
+    GATE,
+    MIN_ERROR,
+    MIN_GATE,
+    NOT_DETECTED,
+    SEEN_THROUGH,
+    RememberedObject,
+    Sighting,
+    Vector,
+    assign,
+    merged,
+    presence_after,
+    vote,
+)
 
-GATE, MIN_GATE = 3.0, 0.06  # standard deviations; m, for things of which several stand together
-UNLABELLED_GATE = 0.05  # m between a thing with a label and one without that are the same
-MIN_ERROR, DRIFT = 0.004, 0.01  # m
-FIRST_PRESENCE, MOST, LEAST = 0.7, 0.99, 0.01
-SEEN = 0.9 / 0.1  # odds of presence by a detection
-SEEN_THROUGH = 0.05 / 0.95  # by depth that measures what is behind the place
-NOT_DETECTED = 0.6 / 0.9  # by something at the place that was not detected as this
-_VERSION = 1
+_VERSION = 2
 _DECIDED = 0.5  # s between two looks that count: frames in a row see the same
 _COLUMNS = """
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -37,7 +44,8 @@ _COLUMNS = """
     length REAL NOT NULL, width REAL NOT NULL, height REAL NOT NULL,
     error REAL NOT NULL, presence REAL NOT NULL, sightings INTEGER NOT NULL,
     first_seen INTEGER NOT NULL, last_seen INTEGER NOT NULL, looked INTEGER NOT NULL,
-    camera TEXT NOT NULL, view_quality REAL NOT NULL, view BLOB NOT NULL
+    camera TEXT NOT NULL, view_quality REAL NOT NULL, view BLOB NOT NULL,
+    votes TEXT NOT NULL DEFAULT '{}'
 """
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS objects ({_COLUMNS});
@@ -46,58 +54,6 @@ CREATE INDEX IF NOT EXISTS by_unknown ON objects (unknown_id) WHERE unknown_id !
 CREATE INDEX IF NOT EXISTS by_place ON objects (frame, x);
 CREATE INDEX IF NOT EXISTS by_presence ON objects (presence, last_seen);
 """
-Vector = tuple[float, float, float]
-
-
-@dataclass(frozen=True)
-class Sighting:
-    """A detection with a position."""
-
-    frame: str  # that the position is in
-    position: Vector  # m, of the centre
-    orientation: tuple[float, float, float, float]  # unit quaternion x, y, z, w
-    size: Vector  # m
-    error: float  # m
-    stamp: int  # ns
-    label: str = ""  # empty: unknown
-    unknown_id: str = ""
-    camera: str = ""  # frame of the camera
-    view_quality: float = 0.0  # 0: there is no view
-
-
-@dataclass(frozen=True)
-class RememberedObject:
-    """A thing, as it is in the database."""
-
-    id: int
-    label: str
-    unknown_id: str
-    frame: str
-    x: float
-    y: float
-    z: float
-    qx: float
-    qy: float
-    qz: float
-    qw: float
-    length: float
-    width: float
-    height: float
-    error: float
-    presence: float
-    sightings: int
-    first_seen: int  # ns
-    last_seen: int
-    looked: int  # when its place was last looked at in vain
-    camera: str
-    view_quality: float
-
-    @property
-    def position(self) -> Vector:
-        """Of its centre, m."""
-        return self.x, self.y, self.z
-
-
 _FIELDS = tuple(field.name for field in fields(RememberedObject))
 _SELECT = f"SELECT {', '.join(_FIELDS)} FROM objects"
 
@@ -135,9 +91,12 @@ class ObjectMemory:
                 "or choose another file"
             )
         database.execute("BEGIN EXCLUSIVE")
-        for statement in _SCHEMA.split(";"):
-            database.execute(statement)
-        database.execute(f"PRAGMA user_version={_VERSION}")
+        if version < _VERSION:  # else nothing is written: what is there is served on a full disk
+            for statement in _SCHEMA.split(";"):
+                database.execute(statement)
+            if version == 1:
+                database.execute("ALTER TABLE objects ADD COLUMN votes TEXT NOT NULL DEFAULT '{}'")
+            database.execute(f"PRAGMA user_version={_VERSION}")
         database.execute("COMMIT")
 
     def close(self) -> None:
@@ -147,46 +106,24 @@ class ObjectMemory:
 
     # Changes.
 
-    def see(self, sightings: Iterable[Sighting]) -> list[int]:
+    def see(self, sightings: Sequence[Sighting]) -> list[int]:
         """Merge the sightings of one frame; the ids of their objects."""
         with self._changing() as database:
+            known, pieces = assign(sightings, [_near(database, each) for each in sightings])
             found: list[int] = []
-            for sighting in sightings:  # two detections of a frame are two things
-                known = self._match(database, sighting, found)
-                found.append(
-                    _insert(database, sighting)
-                    if known is None
-                    else _update(database, known, sighting)
-                )
+            for number, sighting in enumerate(sightings):
+                if number in pieces:
+                    found.append(pieces[number].id)
+                    continue
+                taken = [each.id for each in known.values()]
+                thing = known.get(number) or _by_id(database, sighting, [*taken, *found])
+                if thing is None:
+                    found.append(_insert(database, sighting))
+                else:
+                    _update(database, merged(thing, sighting))
+                    found.append(thing.id)
             self._bound(database, found)
             return found
-
-    def _match(
-        self, database: sqlite3.Connection, sighting: Sighting, taken: Collection[int]
-    ) -> RememberedObject | None:
-        """The thing that a sighting is of; None: a new one."""
-        if sighting.unknown_id:
-            # The detector knows this thing by its looks, wherever it is.
-            same = _rows(
-                database,
-                "WHERE unknown_id = ? AND frame = ?",
-                (sighting.unknown_id, sighting.frame),
-            )
-            if free := [each for each in same if each.id not in taken]:
-                return min(free, key=lambda each: math.dist(each.position, sighting.position))
-        reach = _reach(sighting)
-        x, y, z = sighting.position
-        near = _rows(
-            database,
-            "WHERE frame = ? AND x BETWEEN ? AND ? AND y BETWEEN ? AND ? AND z BETWEEN ? AND ?",
-            (sighting.frame, x - reach, x + reach, y - reach, y + reach, z - reach, z + reach),
-        )
-        fitting = [
-            (math.dist(each.position, sighting.position), each)
-            for each in near
-            if each.id not in taken and _same(each, sighting)
-        ]
-        return min(fitting, key=lambda pair: pair[0])[1] if fitting else None
 
     def look(self, seen_through: Iterable[int], not_detected: Iterable[int], stamp: int) -> None:
         """Negative evidence: places that were in view, and the thing was not there."""
@@ -200,7 +137,7 @@ class ObjectMemory:
                     if abs(stamp - each.looked) >= _DECIDED * 1e9:
                         database.execute(
                             "UPDATE objects SET presence = ?, looked = ? WHERE id = ?",
-                            (_presence(each.presence, odds), stamp, number),
+                            (presence_after(each.presence, odds), stamp, number),
                         )
 
     def set_view(self, number: int, quality: float, jpeg: bytes) -> None:
@@ -215,7 +152,8 @@ class ObjectMemory:
         """A class was learned from an unknown object: how many things have its label now."""
         with self._changing() as database:
             return database.execute(
-                "UPDATE objects SET label = ? WHERE unknown_id = ?", (label, unknown_id)
+                "UPDATE objects SET label = ?, votes = ? WHERE unknown_id = ?",
+                (label, json.dumps({label: CERTAIN}), unknown_id),
             ).rowcount
 
     def merge_unknown(self, unknown_id: str, into: str) -> None:
@@ -327,26 +265,28 @@ def _rows(database: sqlite3.Connection, rest: str, values: tuple) -> list[Rememb
     return [RememberedObject(*row) for row in database.execute(f"{_SELECT} {rest}", values)]
 
 
-def _reach(sighting: Sighting) -> float:
-    """How far away a thing may be remembered that is the same; its own error is not known yet."""
-    return max(MIN_GATE, GATE * math.hypot(sighting.error, 0.1))
+def _near(database: sqlite3.Connection, sighting: Sighting) -> list[RememberedObject]:
+    """What may be the same; neither its error nor its size is known yet."""
+    reach = max(MIN_GATE, GATE * math.hypot(sighting.error, 0.1), math.hypot(*sighting.size))
+    x, y, z = sighting.position
+    return _rows(
+        database,
+        "WHERE frame = ? AND x BETWEEN ? AND ? AND y BETWEEN ? AND ? AND z BETWEEN ? AND ?",
+        (sighting.frame, x - reach, x + reach, y - reach, y + reach, z - reach, z + reach),
+    )
 
 
-def _same(known: RememberedObject, sighting: Sighting) -> bool:
-    distance = math.dist(known.position, sighting.position)
-    if known.label.casefold() == sighting.label.casefold():
-        if known.unknown_id and sighting.unknown_id:
-            return False  # the detector tells them apart
-        return distance <= max(MIN_GATE, GATE * math.hypot(known.error, sighting.error))
-    if known.label and sighting.label:
-        return False
-    half = min(known.length, known.width, *sighting.size[:2]) / 2
-    return distance <= max(UNLABELLED_GATE, half)
-
-
-def _presence(presence: float, odds: float) -> float:
-    after = presence * odds / (presence * odds + 1 - presence)
-    return min(MOST, max(LEAST, after))
+def _by_id(
+    database: sqlite3.Connection, sighting: Sighting, taken: Collection[int]
+) -> RememberedObject | None:
+    """The detector knows an unknown object by its looks, wherever it is."""
+    if not sighting.unknown_id:
+        return None
+    same = _rows(
+        database, "WHERE unknown_id = ? AND frame = ?", (sighting.unknown_id, sighting.frame)
+    )
+    free = [each for each in same if each.id not in taken]
+    return min(free, key=lambda each: math.dist(each.position, sighting.position), default=None)
 
 
 def _insert(database: sqlite3.Connection, sighting: Sighting) -> int:
@@ -354,7 +294,8 @@ def _insert(database: sqlite3.Connection, sighting: Sighting) -> int:
     values = (
         sighting.label, sighting.unknown_id, sighting.frame, *sighting.position,
         *sighting.orientation, *sighting.size, max(MIN_ERROR, sighting.error), FIRST_PRESENCE, 1,
-        sighting.stamp, sighting.stamp, 0, sighting.camera, 0.0, b"",
+        sighting.stamp, sighting.stamp, 0, sighting.camera, 0.0, vote("{}", sighting.label)[1],
+        b"",
     )  # fmt: skip
     marks = ", ".join("?" * len(names))
     made = database.execute(f"INSERT INTO objects ({', '.join(names)}) VALUES ({marks})", values)
@@ -362,29 +303,10 @@ def _insert(database: sqlite3.Connection, sighting: Sighting) -> int:
     return made.lastrowid
 
 
-def _update(database: sqlite3.Connection, known: RememberedObject, sighting: Sighting) -> int:
-    before = known.error**2 + DRIFT**2
-    now = max(MIN_ERROR, sighting.error) ** 2
-    share = before / (before + now)  # of the new position
-    if math.dist(known.position, sighting.position) > GATE * math.sqrt(before + now):
-        share = 1.0  # it was moved
-    place = [
-        (1 - share) * a + share * b for a, b in zip(known.position, sighting.position, strict=True)
-    ]
-    sizes = known.length, known.width, known.height
-    size = [(1 - share) * a + share * b for a, b in zip(sizes, sighting.size, strict=True)]
-    error = math.sqrt(now) if share == 1 else math.sqrt(before * now / (before + now))
-    database.execute(
-        "UPDATE objects SET label = ?, unknown_id = ?, x = ?, y = ?, z = ?, qx = ?, qy = ?, "
-        "qz = ?, qw = ?, length = ?, width = ?, height = ?, error = ?, presence = ?, "
-        "sightings = sightings + 1, last_seen = max(last_seen, ?), camera = ? WHERE id = ?",
-        (
-            sighting.label or known.label, sighting.unknown_id or known.unknown_id, *place,
-            *sighting.orientation, *size, max(MIN_ERROR, error), _presence(known.presence, SEEN),
-            sighting.stamp, sighting.camera, known.id,
-        ),
-    )  # fmt: skip
-    return known.id
+def _update(database: sqlite3.Connection, thing: RememberedObject) -> None:
+    names = ", ".join(f"{name} = ?" for name in _FIELDS[1:])
+    values = [getattr(thing, name) for name in _FIELDS[1:]]
+    database.execute(f"UPDATE objects SET {names} WHERE id = ?", (*values, thing.id))
 
 
 def _named(error: sqlite3.Error, path: Path) -> Exception:
@@ -394,4 +316,8 @@ def _named(error: sqlite3.Error, path: Path) -> Exception:
         return LockedError(f"{path} is in use by another process")
     if "not a database" in text or "malformed" in text:
         return DamagedError(f"{path} is damaged ({text}): move it away to begin anew")
+    if "full" in text:
+        return StorageError(
+            f"{path}: no room on the disk. What is remembered stays, what is seen now is not kept"
+        )
     return StorageError(f"{path}: {text}")

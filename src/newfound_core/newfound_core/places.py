@@ -60,6 +60,8 @@ class PlaceClassifier(nn.Module):
     """A backbone and a linear classifier: the baseline BN, and the base of the others.
 
     `rejection`, where there is one, adds a logit of "unknown" (`newfound_core.rejection`).
+    `source_confidence` is the mean probability of the answer on images of its sources that it was
+    not trained on; None: not known, and ONDA adapts without asking whether it is needed.
     """
 
     def __init__(self, backbone: Backbone, places: int) -> None:
@@ -70,6 +72,7 @@ class PlaceClassifier(nn.Module):
         self.places = places
         self.classifier: nn.Module = nn.Linear(backbone.feature_dim, places)
         self.rejection: Rejection | None = None
+        self.source_confidence: float | None = None
 
     def forward(self, images: Tensor, domains: Tensor | None = None) -> PlaceOutput:
         """Logits of the places; domain labels are not needed."""

@@ -37,6 +37,10 @@ from newfound_core.predictive.measured import NAMES as MEASURED
 from newfound_core.predictive.measured import measured_fields
 from newfound_core.preprocessing import Preprocessing, default_preprocessing
 from newfound_core.rejection import Rejection, RejectionConfig
+from newfound_core.segmentation.network import SegmentationConfig, SegmentationNetwork
+from newfound_core.segmentation.reference import write_reference
+from newfound_core.segmentation.samples import LabelledImage, compute_samples
+from newfound_core.segmentation.training import TrainingConfig, fit
 
 LABELS, DOMAINS = ("mug", "hammer", "banana"), ("townhouse", "loft")
 COLOURS = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (30, 60, 220)}
@@ -178,6 +182,38 @@ def tiny_blank(folder: Path) -> Path:
     return save_model(
         folder, learned, [], preprocessing, write_memory=lambda place: save_memory(memory, place)
     )
+
+
+def coloured_scene(
+    colours: Mapping[str, tuple[int, int, int]], seed: int, size: tuple[int, int] = (48, 64)
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rectangles of colours on grey noise, uint8 [H, W, 3], and their numbers from 1 on [H, W]."""
+    generator = np.random.default_rng([seed, 3])
+    rgb = generator.integers(90, 130, (*size, 3)).astype(np.uint8)
+    numbers = np.zeros(size, np.uint8)
+    high, wide = size[0] // 2, size[1] // 3
+    slots = generator.permutation(6)
+    for number, (colour, slot) in enumerate(zip(colours.values(), slots, strict=False), 1):
+        top, left = slot // 3 * high + generator.integers(4), slot % 3 * wide
+        part = np.s_[top : top + high - 4, left : left + wide - generator.integers(1, 5)]
+        rgb[part], numbers[part] = colour, number
+    return rgb, numbers
+
+
+def tiny_segments(folder: Path, *, skilled: bool = False) -> Path:
+    """A tiny segmentation network on 32 px for three colours; `skilled`: trained for a moment."""
+    torch.manual_seed(0)
+    backbone = build_backbone("cifar_resnet20", width=0.25)
+    shape = SegmentationConfig(width=16, low_width=8, low_stride=2, output_stride=2, steps=(3,))
+    network, preprocessing = SegmentationNetwork(backbone, 4, shape).eval(), Preprocessing(32)
+    frames = [LabelledImage(*coloured_scene(COLOURS, seed)) for seed in range(26)]
+    if skilled:
+        config = TrainingConfig(iterations=100, batch_size=6, learning_rate=5e-3, frozen=0)
+        samples = compute_samples(network, frames[4:], preprocessing, frozen=0, variants=1)
+        fit(network, samples, np.arange(256, dtype=np.uint8), config)
+    save_model(folder, network, ["background", *COLOURS], preprocessing)
+    write_reference(folder, frames[:4])
+    return folder
 
 
 def tiny_regions(folder: Path) -> Path:

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
+import gc
 import platform
 import resource
 import subprocess
 import sys
+import weakref
 
 import pytest
+
+from newfound_core.allocation import spare_loaded_objects
 
 _PASSES = """
 import resource, sys, torch
@@ -32,3 +36,28 @@ def test_large_tensors_are_computed_in_memory_that_is_there_already():
     pages = 40_000_000 // resource.getpagesize()  # of one tensor
     assert fresh_pages("keep") < pages / 10
     assert fresh_pages("default") > 20 * pages
+
+
+class Thing:
+    """An object that refers to itself, so that only the garbage collector frees it."""
+
+    def __init__(self):
+        self.itself = self
+
+
+def test_what_is_loaded_is_not_looked_at_by_later_collections():
+    loaded, garbage = Thing(), weakref.ref(Thing())
+    try:
+        spare_loaded_objects()
+        assert garbage() is None
+        assert gc.get_freeze_count() > 0
+        assert all(found is not loaded for found in gc.get_objects())
+        seen, later = weakref.ref(loaded), weakref.ref(Thing())
+        del loaded
+        gc.collect()
+        assert later() is None
+        assert seen() is not None
+        spare_loaded_objects()  # another model was loaded in the place of the first
+        assert seen() is None
+    finally:
+        gc.unfreeze()

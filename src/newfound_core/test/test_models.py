@@ -73,6 +73,7 @@ def by_centres(model):
 
 def rejecting(model):
     model.add_rejection({"evidence": "energy", "directions": 4})
+    model.source_confidence = 0.75
     return model
 
 
@@ -115,7 +116,7 @@ def test_a_model_comes_back_as_the_same_function(name, tmp_path):
 
 def test_every_method_has_a_builder_and_a_round_trip():
     # Those of the others are among their own tests; a delta is no model of its own.
-    others = {"adagraph", "delta", "regions"}
+    others = {"adagraph", "cumix", "delta", "regions", "segmentation"}
     assert METHODS.keys() == BUILDERS.keys() == {name.split()[0] for name in MAKE} | others
 
 

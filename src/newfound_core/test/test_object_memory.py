@@ -67,11 +67,62 @@ def test_an_uncertain_position_reaches_farther(memory):
     assert memory.count() == 2
 
 
-def test_other_classes_and_other_frames_are_other_things(memory):
+def test_other_classes_beside_each_other_and_other_frames_are_other_things(memory):
     memory.see([seen(label="mug")])
-    memory.see([seen(label="bowl")])
+    memory.see([seen(0.09, label="bowl")])
     memory.see([seen(label="mug", frame="camera")])
     assert memory.count() == 3
+
+
+def test_what_is_in_the_same_place_is_one_thing_that_is_called_as_it_is_called_most(memory):
+    for label in ("mug", "can", "mug", "", "mug", "can"):
+        memory.see([seen(label=label)])
+    [thing] = everything(memory)
+    assert (thing.label, thing.sightings) == ("mug", 6)
+    for _ in range(5):
+        memory.see([seen(label="can")])  # by now it is another one
+    assert everything(memory)[0].label == "can"
+
+
+def test_a_rejected_view_does_not_take_the_name_away_but_many_of_them_do(memory):
+    memory.see([seen(label="mug")])
+    memory.see([seen()])
+    assert everything(memory)[0].label == "mug"
+    for _ in range(10):
+        memory.see([seen()])
+    assert everything(memory)[0].label == ""
+
+
+def test_a_part_of_a_thing_is_that_thing_and_hardly_moves_it(memory):
+    hammer = {"size": (0.3, 0.1, 0.04), "z": 0.02}
+    for stamp in range(3):
+        memory.see([seen(label="hammer", stamp=stamp, **hammer)])
+    memory.see([seen(0.1, size=(0.1, 0.08, 0.04), z=0.02, label="mug")])
+    [thing] = everything(memory)
+    assert thing.label == "hammer"
+    assert thing.x < 0.03
+    assert thing.length > 0.25
+
+
+def test_two_pieces_of_a_thing_in_one_frame_are_no_second_thing(memory):
+    memory.see([seen(size=(0.3, 0.1, 0.04))])
+    ids = memory.see([seen(-0.1, size=(0.1, 0.1, 0.04)), seen(0.1, size=(0.1, 0.1, 0.04))])
+    assert ids == [1, 1]
+    assert memory.count() == 1
+
+
+def test_a_small_thing_in_the_box_of_a_large_one_is_another_if_both_are_seen(memory):
+    plate, spoon = {"size": (0.2, 0.2, 0.02)}, {"size": (0.1, 0.02, 0.02)}
+    for _ in range(2):
+        memory.see([seen(**plate), seen(0.05, **spoon)])
+    assert [each.sightings for each in everything(memory)] == [2, 2]
+
+
+def test_two_unknown_objects_in_one_place_are_one_thing(memory):
+    memory.see([seen(unknown_id="u1")])
+    memory.see([seen(0.01, unknown_id="u2")])
+    [thing] = everything(memory)
+    assert (thing.unknown_id, thing.sightings) == ("u2", 2)
 
 
 def test_an_unknown_thing_gets_the_label_that_its_place_or_its_id_is_learned_as(memory):
@@ -197,3 +248,66 @@ def test_a_newer_format_is_refused(tmp_path):
     memory.close()
     with pytest.raises(DamagedError, match="format 9"):
         ObjectMemory(path)
+
+
+SMALL_DISK = """
+import sqlite3, sys
+from pathlib import Path
+from newfound_core.errors import StorageError
+from newfound_core.object_memory import ObjectMemory, Sighting
+
+def see(n):
+    place = (float(n), 0, 0)
+    memory.see([Sighting("map", place, (0, 0, 0, 1), (.1, .1, .1), .01, n, label="mug")])
+
+path, filler = Path(sys.argv[1]) / "objects.db", Path(sys.argv[1]) / "filler"
+memory = ObjectMemory(path)
+for n in range(20):
+    see(n)
+with filler.open("wb", buffering=0) as file:
+    try:
+        while file.write(b"x" * 4096):
+            pass
+    except OSError as error:
+        print(error.strerror)
+stored = 20
+try:
+    for n in range(20, 2000):
+        see(n)
+        stored += 1
+except StorageError as error:
+    print("no room" in str(error), memory.count() == stored, len(memory.find("mug", 0, 5)))
+memory.close()
+memory = ObjectMemory(path)
+print(memory.count() == stored)
+filler.unlink()
+see(5000)
+print(memory.count() == stored + 1)
+memory.close()
+print(*sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone())
+"""
+MOUNT = 'mount -t tmpfs -o size=600k none "$1" && exec "$2" -c "$3" "$1"'
+
+
+def test_on_a_full_disk_what_is_stored_stays_is_served_and_goes_on_when_there_is_room(tmp_path):
+    """In a mount that only the process below sees."""
+    if subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("a small disk needs a namespace of its own, which this machine does not allow")
+    command = ["unshare", "-rm", "sh", "-c", MOUNT, "sh", str(tmp_path), sys.executable]
+    done = subprocess.run([*command, SMALL_DISK], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [
+        "No space left on device", "True True 5", "True", "True", "ok"
+    ], done.stderr  # fmt: skip
+
+
+def test_a_database_of_the_first_format_is_read(tmp_path):
+    path = tmp_path / "objects.db"
+    memory = ObjectMemory(path)
+    memory.see([seen(label="mug")])
+    memory._database.execute("ALTER TABLE objects DROP COLUMN votes")
+    memory._database.execute("PRAGMA user_version=1")
+    memory.close()
+    memory = ObjectMemory(path)
+    memory.see([seen()])
+    assert [each.label for each in everything(memory)] == ["mug"]
+    memory.close()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from newfound_core import inference, quantization
+from newfound_core import quantization
 from newfound_core.errors import ConfigError
 from newfound_core.inference import InferenceConfig, build_inference
 from newfound_core.models import load_model
@@ -23,20 +23,6 @@ def loaded(tmp_path_factory):
     layers = nn.Conv2d(3, 16, 3, 2), nn.ReLU(), nn.Conv2d(16, 8, 3), nn.AdaptiveAvgPool2d(1)
     model = nn.Sequential(*layers, nn.Flatten()).eval()
     return replace(load_model(tiny(tmp_path_factory.mktemp("model") / "tiny")), model=model)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def trace_once():
-    trace, graphs = inference.trace_onnx, []
-
-    def traced(model, example):
-        if not graphs:
-            graphs.append(trace(model, example))
-        return graphs[0]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inference, "trace_onnx", traced)
-        yield
 
 
 @pytest.fixture(scope="module")

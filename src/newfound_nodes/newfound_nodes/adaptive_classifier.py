@@ -2,7 +2,8 @@
 """Classifies the camera's images with a network that keeps itself aligned with what it sees."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,10 +12,13 @@ from lifecycle_msgs.msg import State
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 
 from newfound_core.errors import ConfigError, NewfoundError
+from newfound_core.inference import Inference
+from newfound_core.models import LoadedModel
 from newfound_core.onda import OndaConfig, OndaStatus
 from newfound_core.onda.folding import logits_of
 from newfound_core.predictive import AdaGraphClassifier, DomainGraph
 from newfound_msgs.msg import AdaptationStatus, Classification
+from newfound_nodes import tasks
 from newfound_nodes.adaptation import interface, prediction
 from newfound_nodes.adaptation.interface import AdaptationServices, status_message
 from newfound_nodes.adaptation.prediction import DomainPredictor, MetadataInputs
@@ -27,11 +31,13 @@ from newfound_nodes.adaptation.updates import (
     Persistence,
 )
 from newfound_nodes.debug_images import Chart
-from newfound_nodes.model_node import DEBUG_OUTPUT, ModelNode, one_line, probabilities_of
+from newfound_nodes.model_node import ModelNode, one_line, probabilities_of
+from newfound_nodes.tasks import ServedTask, Tasks
 from newfound_runtime import perception_node
 from newfound_runtime.images import Frame
 from newfound_runtime.managed_node import LoadError, Status
 from newfound_runtime.parameters import Parameter
+from newfound_runtime.shipped_models import find_checkpoint
 
 STATUS_PERIOD = 1.0  # s between two AdaptationStatus
 DRIFT_SHOWN = 0.5  # nats that fill a bar of the debug image
@@ -41,7 +47,8 @@ class AdaptiveClassifier(ModelNode):
     """One `Classification` for each image; ONDA follows the stream in another thread."""
 
     NAME = "adaptive_classifier"
-    METHODS = ("source", "adagraph", "mda")
+    METHODS: ClassVar[Collection[str]] = ("source", "adagraph", "mda")
+    TASK_METHODS: ClassVar[tuple[str, ...]] = ("source",)  # of what ~/load_task takes
     PARAMETER_PREFIXES: ClassVar[tuple[str, ...]] = (prediction.PREFIX,)
     PARAMETERS = (
         Parameter(
@@ -49,6 +56,7 @@ class AdaptiveClassifier(ModelNode):
             "sim_workbench",
             "Folder of a checkpoint of method source, adagraph or mda, or a shipped one's name.",
         ),
+        *tasks.PARAMETERS,
         *interface.PARAMETERS,
         *prediction.PARAMETERS,
         Parameter(
@@ -81,47 +89,68 @@ class AdaptiveClassifier(ModelNode):
         super().__init__(name, **node_arguments)
         # A call may wait for the frame in work; parameters and the state answer meanwhile.
         self._group = MutuallyExclusiveCallbackGroup()
+        self.tasks = Tasks(self, perception_node.WORKER_TIMEOUT)
+        if self.TASK_METHODS:
+            self.tasks.offer(MutuallyExclusiveCallbackGroup())
         AdaptationServices(self, self._group, lambda: self._adaptation, self.publish_status)
-        self.create_timer(STATUS_PERIOD, self.publish_status, callback_group=self._group)
+        self.status_timer = self.create_timer(
+            STATUS_PERIOD, self.publish_status, callback_group=self._group
+        )
 
     # Lifecycle ---------------------------------------------------------------------------
 
     def load(self) -> None:
         """The model and, unless `adapt` is off, ONDA around it, where the last run ended."""
         super().load()
-        if not self.adapts():
-            return
         try:
-            self._adapt()
+            self._begin()
         except (NewfoundError, StateError) as error:
             super().unload()
             raise LoadError(_reason(error)) from error
+
+    def _begin(self) -> None:
+        """Serve the checkpoint of the parameter."""
+        graph = self._domain_graph() if self.adapts() else None
+        task = self._with_adaptation("", self.loaded, self.inference)
+        self._begin_with(task)
+        if graph is not None and task.adaptation is not None:
+            self._predict_domains(graph, task.adaptation)
+        self.served()
+
+    def _begin_with(self, task: ServedTask) -> None:
+        """Serve a task, and no other beside it."""
+        self._adaptation, self._persistence = task.adaptation, task.persistence
+        if task.persistence is not None and self._save_timer is None:
+            self._save_timer = self.create_timer(
+                self.param("persist_period"), self._save_soon, callback_group=self._group
+            )
+        self.tasks.begin(task)
 
     def adapts(self) -> bool:
         """As the parameter says."""
         return self.param("adapt")
 
-    def _adapt(self) -> None:
-        """ONDA around the model, where the last run ended if that is wanted."""
-        graph = self._domain_graph()
-        store = AdaptationStore(
-            self.param("state_dir"), self.get_fully_qualified_name(), self.loaded.digest
-        )
+    def _with_adaptation(self, name: str, loaded: LoadedModel, inference: Inference) -> ServedTask:
+        """A task with ONDA around its model, where the last run ended if that is wanted."""
+        if not self.adapts():
+            return ServedTask(name, loaded, inference)
+        node = self.get_fully_qualified_name()
+        store = AdaptationStore(self.param("state_dir"), node, loaded.digest)
         persistence = None
         if self.param("persist_adaptation"):
-            persistence = Persistence(store, self.get_logger())
-        onda = self.inference.build_onda(self._config({}))
+            shared = bool(self.TASK_METHODS) and bool(self.param("task_root"))
+            persistence = Persistence(store, self.get_logger(), shared=shared)
+        onda = inference.build_onda(self._config({}))
         adaptation = Adaptation(onda, store, self._now, self._adaptation_failed)
         adaptation.set_frozen(self.param("freeze"))
         if persistence is not None:
             persistence.follow(adaptation)
-            self._save_timer = self.create_timer(
-                self.param("persist_period"), persistence.save_soon, callback_group=self._group
-            )
-        self._adaptation, self._persistence = adaptation, persistence
-        self.inference.serve(adaptation)
-        if graph is not None:
-            self._predict_domains(graph, adaptation)
+        inference.serve(adaptation)
+        return ServedTask(name, loaded, inference, adaptation, persistence)
+
+    def _save_soon(self) -> None:
+        if self._persistence is not None:
+            self._persistence.save_soon()
 
     def _domain_graph(self) -> DomainGraph | None:
         """The model's graph of domains; an error if the metadata given are not of it."""
@@ -157,17 +186,13 @@ class AdaptiveClassifier(ModelNode):
     def deactivated(self) -> None:
         """No further frames; what was adapted to is saved in the background."""
         super().deactivated()
-        if self._persistence is not None:
-            self._persistence.save_soon()
+        self._save_soon()
 
     def stop_threads(self) -> bool:
         """End both threads; that of the adaptation finishes what it has to save."""
         if not super().stop_threads():
             return False
-        adaptation = self._adaptation
-        if self._persistence is not None:
-            self._persistence.save_soon()  # the last frames may have completed an update
-        if adaptation is not None and not adaptation.close(perception_node.WORKER_TIMEOUT):
+        if not self.tasks.close():
             self.get_logger().error("an update of the statistics does not end")
             return False
         return True
@@ -182,6 +207,34 @@ class AdaptiveClassifier(ModelNode):
         self._domain_weights.clear()
         self._predictor = self._inputs = None
         super().unload()
+
+    # Tasks -------------------------------------------------------------------------------
+
+    def can_switch(self) -> str:
+        """Why no task can be loaded now; empty if one can."""
+        if self._predictor is not None:
+            return "a checkpoint with a graph of domains serves alone: configure with another one"
+        return ""
+
+    def build_task(self, name: str, folder: Path | None) -> ServedTask:
+        """A task ready for frames; no folder: the checkpoint of the parameter."""
+        if folder is None:
+            built = self.build(find_checkpoint(self.param("checkpoint")), self.METHODS)
+        else:
+            built = self.build(folder, self.TASK_METHODS)
+        return self._with_adaptation(name, *built)
+
+    def serve_task(self, task: ServedTask) -> None:
+        """Let a task take over, with live parameters as they are now."""
+        with self.between_frames:
+            self.loaded, self.inference = task.loaded, task.inference
+            self._adaptation, self._persistence = task.adaptation, task.persistence
+            self._domain_weights.clear()
+            self.parameters_changed({"freeze", *interface.NAMES})
+            self.served()
+
+    def served(self) -> None:
+        """Hook: another model serves from the next frame on."""
 
     # Frames ------------------------------------------------------------------------------
 
@@ -215,7 +268,7 @@ class AdaptiveClassifier(ModelNode):
         self._header = frame.header
         if adaptation is not None:
             adaptation.count_frame(message.entropy)
-        if self.wanted(DEBUG_OUTPUT):
+        if self.debug_wanted():
             self._show(frame, message)
 
     def note_domains(self, output: Any) -> None:
@@ -241,7 +294,9 @@ class AdaptiveClassifier(ModelNode):
 
     def _config(self, changes: Mapping[str, Any]) -> OndaConfig:
         values = {name: self.param(name) for name in interface.NAMES}
-        return OndaConfig(**interface.options({**values, **changes}))
+        refines = any(p.name == "refine_rate" for p in self.PARAMETERS)  # places do not
+        more = {"refine_rate": self.param("refine_rate")} if refines else {}
+        return OndaConfig(**interface.options({**values, **changes}), **more)
 
     def check_parameters(self, values: Mapping[str, Any]) -> str | None:
         """Options of ONDA must make sense together, and metadata must be of the graph."""
@@ -299,7 +354,7 @@ class AdaptiveClassifier(ModelNode):
         """The model, and how far it has moved."""
         adaptation = self._adaptation
         if adaptation is None:
-            return {**super().diagnose(), "adaptation": "off"}
+            return {**super().diagnose(), **self._task_values(), "adaptation": "off"}
         report, drift, status = (
             adaptation.report(),
             adaptation.onda.drift(),
@@ -308,6 +363,7 @@ class AdaptiveClassifier(ModelNode):
         now = "resting" if status.resting else "adapting"
         return {
             **super().diagnose(),
+            **self._task_values(),
             "adaptation": "frozen" if status.frozen else now,
             "layers": len(drift.per_layer),
             "alarms": status.alarms,
@@ -320,6 +376,12 @@ class AdaptiveClassifier(ModelNode):
             "last_reset": report.reset_reason or "never",
             **prediction.diagnosis(adaptation.prediction),
         }
+
+    def _task_values(self) -> dict[str, object]:
+        if not (self.TASK_METHODS and self.param("task_root")):
+            return {}
+        held = ", ".join(name or "(checkpoint)" for name in self.tasks.names)
+        return {"task": self.tasks.serving or "(checkpoint)", "tasks_held": held}
 
     def _now(self) -> float:
         return self.get_clock().now().nanoseconds * 1e-9

@@ -6,21 +6,19 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from ament_index_python.packages import PackageNotFoundError, get_package_share_directory
-from sensor_msgs.msg import Image
 
-from newfound_core.errors import CheckpointError, NewfoundError
+from newfound_core.errors import NewfoundError
 from newfound_core.inference import BACKENDS, Inference, InferenceConfig, build_inference
-from newfound_core.model_download import fetched_model
 from newfound_core.models import LoadedModel, load_model
 from newfound_core.onnx_runtime import EXECUTION_PROVIDERS
 from newfound_nodes import debug_images, vision_messages
-from newfound_runtime.images import Frame, rgb_message
+from newfound_runtime.images import Frame
 from newfound_runtime.managed_node import LoadError, Output
 from newfound_runtime.parameters import Parameter
-from newfound_runtime.perception_node import PerceptionNode
+from newfound_runtime.perception_node import DEBUG_OUTPUTS, PerceptionNode
+from newfound_runtime.shipped_models import find_checkpoint
 
-VISION_OUTPUT, DEBUG_OUTPUT = "vision_classification", "debug_image"
+VISION_OUTPUT = "vision_classification"
 
 
 BACKEND_PARAMETERS = (
@@ -70,6 +68,12 @@ class ModelNode(PerceptionNode):
         *PerceptionNode.COMMON_PARAMETERS,
         *BACKEND_PARAMETERS,
         Parameter(
+            "base",
+            "",
+            "Network that a checkpoint of method delta belongs to: a checkpoint, a shipped one's "
+            "name, a file of weights, or imagenet.",
+        ),
+        Parameter(
             "reject_unknown",
             True,
             "Answer with an empty label where none of the labels is more probable than each; with "
@@ -83,7 +87,7 @@ class ModelNode(PerceptionNode):
 
     def outputs(self) -> Mapping[str, Output]:
         """Those of the node, a debug image, and vision_msgs' message where it is installed."""
-        found = {**super().outputs(), DEBUG_OUTPUT: (Image, f"~/{DEBUG_OUTPUT}", 2)}
+        found = {**super().outputs(), **DEBUG_OUTPUTS}
         if vision_messages.AVAILABLE:
             kind = vision_messages.Classification
             found[VISION_OUTPUT] = (kind, f"~/{VISION_OUTPUT}", 10)
@@ -93,16 +97,21 @@ class ModelNode(PerceptionNode):
         """Read the checkpoint and make it ready for the first frame."""
         try:
             folder = find_checkpoint(self.param("checkpoint"))
-            self.loaded = load_model(folder, self.METHODS, self.param("device"))
-            self.inference = build_inference(
-                self.loaded, inference_config(self.param, adapt=self.adapts())
-            )
+            self.loaded, self.inference = self.build(folder, self.METHODS)
         except NewfoundError as error:
             raise LoadError(one_line(error)) from error
+
+    def build(self, folder: Path, methods: Collection[str]) -> tuple[LoadedModel, Inference]:
+        """A checkpoint of one of these methods, ready for a frame; raises a NewfoundError."""
+        base = find_base(self.param("base"))
+        loaded = load_model(folder, methods, self.param("device"), base)
+        config = inference_config(self.param, adapt=self.adapts())
+        inference = build_inference(loaded, config)
         self.get_logger().info(
-            f"{self.loaded.name}: {self.loaded.metadata.method}, {len(self.loaded.labels)} "
-            f"labels, on {self.loaded.device} by {self.param('backend')}"
+            f"{loaded.name}: {loaded.metadata.method}, {len(loaded.labels)} labels, on "
+            f"{loaded.device} by {self.param('backend')}"
         )
+        return loaded, inference
 
     def adapts(self) -> bool:
         """Whether ONDA is to move the model's statistics."""
@@ -145,30 +154,12 @@ class ModelNode(PerceptionNode):
 
     def publish_debug(self, frame: Frame, caption: str, chart: debug_images.Chart) -> None:
         """Publish the annotated image."""
-        picture = debug_images.annotate(frame.rgb, caption, chart)
-        self.publish(DEBUG_OUTPUT, rgb_message(frame.header, picture))
+        self.publish_picture(frame.header, debug_images.annotate(frame.rgb, caption, chart))
 
 
-def find_checkpoint(name: str) -> Path:
-    """What is meant: a path as it is, a model that we ship, or a published one, if fetched."""
-    if not name:
-        raise CheckpointError("no checkpoint is given: set the parameter checkpoint to its folder")
-    path = Path(name).expanduser()
-    if "/" in name or path.exists():
-        return path
-    if (fetched := fetched_model(name)) is not None:
-        return fetched
-    try:
-        models = Path(get_package_share_directory("newfound_bringup")) / "models"
-    except PackageNotFoundError:
-        raise CheckpointError(
-            f"{name} does not exist, and newfound_bringup, which brings models, is not installed"
-        ) from None
-    if not (models / name).is_dir():
-        known = ", ".join(sorted(p.name for p in models.glob("*") if p.is_dir())) or "none"
-        raise CheckpointError(f"{name} is no folder here, nor a shipped model ({known})")
-    # A workspace built with --symlink-install links every file; a memory takes no links.
-    return (models / name / "checkpoint.json").resolve().parent
+def find_base(name: str) -> str:
+    """The network that deltas belong to, as `load_base` takes it; empty: none."""
+    return name if name in ("", "imagenet") else str(find_checkpoint(name))
 
 
 def probabilities_of(logits: Any) -> np.ndarray:

@@ -13,7 +13,7 @@ from newfound_msgs.msg import AdaptationStatus, PlaceCategory
 from newfound_nodes.adaptation import prediction
 from newfound_nodes.adaptive_classifier import AdaptiveClassifier, entropy
 from newfound_nodes.debug_images import Chart
-from newfound_nodes.model_node import DEBUG_OUTPUT, probabilities_of
+from newfound_nodes.model_node import probabilities_of
 from newfound_runtime.images import Frame
 from newfound_runtime.parameters import Parameter
 
@@ -84,6 +84,7 @@ class PlaceCategorizer(AdaptiveClassifier):
 
     NAME = "place_categorizer"
     METHODS = ("bn", "wbn", "bsf")
+    TASK_METHODS = ("bn",)
     PARAMETER_PREFIXES = ()
     PARAMETERS = (
         Parameter(
@@ -111,9 +112,9 @@ class PlaceCategorizer(AdaptiveClassifier):
     )
     OUTPUTS: ClassVar = {"place": (PlaceCategory, 10), "adaptation": (AdaptationStatus, 10)}
 
-    def load(self) -> None:
-        """The model, and a filter that has seen nothing."""
-        super().load()
+    def served(self) -> None:
+        """A filter that has seen nothing, for the places of the model."""
+        super().served()
         rejects = getattr(self.loaded.model, "rejection", None) is not None
         self._belief = PlaceBelief(len(self.loaded.labels) + rejects)
 
@@ -140,7 +141,7 @@ class PlaceCategorizer(AdaptiveClassifier):
         self._header = frame.header
         if self._adaptation is not None:
             self._adaptation.count_frame(entropy(seen))
-        if self.wanted(DEBUG_OUTPUT):
+        if self.debug_wanted():
             self._draw(frame, message)
 
     def _follow(self, frame: Frame, seen: np.ndarray) -> np.ndarray:

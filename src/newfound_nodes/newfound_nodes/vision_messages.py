@@ -13,13 +13,15 @@ try:
         Detection2DArray,
         Detection3D,
         Detection3DArray,
+        LabelInfo,
         ObjectHypothesis,
         ObjectHypothesisWithPose,
+        VisionClass,
     )
 except ImportError:
     Classification = ObjectHypothesis = None
     Detection2D = Detection2DArray = ObjectHypothesisWithPose = None
-    Detection3D = Detection3DArray = None
+    Detection3D = Detection3DArray = LabelInfo = VisionClass = None
 
 AVAILABLE = Classification is not None
 
@@ -32,6 +34,14 @@ def classification(header: Any, labels: Sequence[str], probabilities: np.ndarray
         for index in order
     ]
     return Classification(header=header, results=results)
+
+
+def label_info(stamp: Any, labels: Sequence[str], threshold: float = 0.0) -> Any:
+    """A vision_msgs/LabelInfo: the number of each class is its place in the list."""
+    made = LabelInfo(threshold=float(threshold))
+    made.header.stamp = stamp
+    made.class_map = [VisionClass(class_id=n, class_name=name) for n, name in enumerate(labels)]
+    return made
 
 
 def detections(message: Any, unknown_class_id: str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builtin_interfaces.msg import Time
 from geometry_msgs.msg import Point, Pose, PoseWithCovariance, Vector3
 from sensor_msgs.msg import RegionOfInterest
 from std_msgs.msg import Header
@@ -71,7 +72,26 @@ class Found3D:
     results: list[Posed] = field(default_factory=list)
 
 
+@dataclass
+class Named:
+    """vision_msgs/VisionClass."""
+
+    class_id: int = 0
+    class_name: str = ""
+
+
+@dataclass
+class Labels:
+    """vision_msgs/LabelInfo."""
+
+    threshold: float = 0.0
+    header: Any = field(default_factory=Header)
+    class_map: list[Named] = field(default_factory=list)
+
+
 STAND_INS = {
+    "LabelInfo": Labels,
+    "VisionClass": Named,
     "Classification": Stand,
     "ObjectHypothesis": Hypothesis,
     "ObjectHypothesisWithPose": Posed,
@@ -96,6 +116,12 @@ def test_all_classes_are_told_the_most_probable_first(vision):
     made = vision.classification(header, ("a", "b", "c"), np.array([0.2, 0.7, 0.1]))
     assert made.header == header
     assert [(r.class_id, r.score) for r in made.results] == [("b", 0.7), ("a", 0.2), ("c", 0.1)]
+
+
+def test_labels_are_numbered_in_their_order(vision):
+    made = vision.label_info(Time(sec=3), ["mug", "bowl"], 0.5)
+    assert (made.header.stamp.sec, made.threshold) == (3, 0.5)
+    assert [(c.class_id, c.class_name) for c in made.class_map] == [(0, "mug"), (1, "bowl")]
 
 
 def test_ids_are_track_ids_and_an_unknown_object_has_a_hypothesis_of_its_own(vision):

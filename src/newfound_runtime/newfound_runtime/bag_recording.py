@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import cv2
 import numpy as np
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
@@ -223,26 +221,4 @@ def _depth_values(message: Image | CompressedImage) -> np.ndarray:
             return images.to_depth(message)
         images.to_depth(message)  # refuses other encodings
         return images.view(message).astype(np.uint16, copy=False)
-    return _decompress_depth(message)
-
-
-def _decompress_depth(message: CompressedImage) -> np.ndarray:
-    """What compressed_depth_image_transport or a PNG of 16 bits holds.
-
-    The transport writes a header of an int32 and two float32, then a PNG. For 32FC1 the PNG holds
-    quantised inverse depth: depth = a / (value - b), 0 where there is none
-    (https://github.com/ros-perception/image_transport_plugins, codec.cpp).
-    """
-    data, ours = bytes(message.data), "compressedDepth" in message.format
-    if ours and message.format.rstrip().endswith("rvl"):
-        raise ImageError("depth is compressed by RVL, which is not supported: record raw or PNG")
-    content = np.frombuffer(data[12:] if ours else data, np.uint8)
-    values = cv2.imdecode(content, cv2.IMREAD_UNCHANGED) if content.size else None
-    if values is None or values.dtype != np.uint16 or values.ndim != 2:
-        raise ImageError(f"depth of the format '{message.format}' is not a PNG of 16 bits")
-    if not (ours and message.format.startswith("32FC1")):
-        return values
-    a, b = struct.unpack_from("<ff", data, 4)
-    with np.errstate(divide="ignore"):
-        depth = np.float32(a) / (values.astype(np.float32) - np.float32(b))
-    return np.where(values > 0, depth, np.float32(0)).astype(np.float32)
+    return images.decode_depth(message)

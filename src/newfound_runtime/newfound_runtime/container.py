@@ -23,9 +23,10 @@ from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor, Sh
 from rclpy.logging import get_logger
 from rclpy.node import Node
 
-from newfound_core.allocation import keep_freed_memory
+from newfound_core.allocation import keep_freed_memory, spare_loaded_objects
 from newfound_runtime.managed_node import ManagedNode
 from newfound_runtime.rclpy_compat import InvalidHandle
+from newfound_runtime.shared_memory import remove_dead_segments
 
 GROUP = "newfound.nodes"
 NodeFactory = Callable[[], Node]
@@ -78,7 +79,11 @@ def _in_context(
     factories: Callable[[], Sequence[NodeFactory]], arguments: Sequence[str] | None
 ) -> int:
     try:
+        freed = remove_dead_segments()
         rclpy.init(args=None if arguments is None else list(arguments))
+        if freed:
+            text = f"removed {freed / 2**20:.0f} MB of shared memory of processes that were killed"
+            get_logger("newfound").info(text)
         return serve(factories())
     except KeyboardInterrupt:  # before the nodes were made: there is nothing to end in order
         return 0
@@ -112,6 +117,8 @@ def serve(factories: Sequence[NodeFactory]) -> int:
         for factory in factories:
             node = _make(factory)
             if node is not None:
+                if isinstance(node, ManagedNode):
+                    node.on_loaded = spare_loaded_objects
                 nodes.append(node)
                 executor.add_node(node)
         if nodes:

@@ -96,10 +96,10 @@ class ImageInput:
         self.mailbox: Mailbox[StampedMessage] = Mailbox()
         self.counters = StreamCounters()
         self._node = node
-        self._type: type = CompressedImage if transport == "compressed" else Image
+        self._type: type = Image if transport == "raw" else CompressedImage
         # As image_transport does it: a remapping of the base topic moves its siblings along.
         base = node.resolve_topic_name(topic)
-        self.topic = f"{base}/compressed" if transport == "compressed" else base
+        self.topic = base if transport == "raw" else f"{base}/{transport}"
         self._reliability = reliability
         self._max_rate, self._rate_limiter = max_rate, RateLimiter()
         self._receiver: Receiver | None = None

@@ -8,6 +8,7 @@ neither of them survives every lie.
 
 import array
 import io
+import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ try:
 except ImportError:
     CvBridge = None
 
+JPEG_QUALITY = 80  # of what people look at
 MAX_PIXELS = 64_000_000  # above this a size is taken for garbage, not for a camera
 
 # encoding: bytes of one channel value, channels as stored, dtype
@@ -107,8 +109,11 @@ def to_rgb(message: Image) -> np.ndarray:
     return cv2.cvtColor(np.ascontiguousarray(pixels), _TO_RGB[encoding])
 
 
-def to_depth(message: Image) -> np.ndarray:
+def to_depth(message: Image | CompressedImage) -> np.ndarray:
     """The depth in metres, float32; 0 or NaN where there is no measurement."""
+    if isinstance(message, CompressedImage):
+        values = decode_depth(message)
+        return values if values.dtype == np.float32 else values * np.float32(1e-3)
     pixels = view(message)
     if message.encoding == "32FC1":
         return pixels.astype(np.float32, copy=False)
@@ -117,10 +122,44 @@ def to_depth(message: Image) -> np.ndarray:
     raise ImageError(f"{message.encoding} is not a depth encoding: 16UC1 (mm) or 32FC1 (m)")
 
 
+def decode_depth(message: CompressedImage) -> np.ndarray:
+    """What compressed_depth_image_transport or a PNG of 16 bits holds: mm (uint16) or m (float32).
+
+    The transport writes a header of an int32 and two float32, then a PNG. For 32FC1 the PNG holds
+    quantised inverse depth: depth = a / (value - b), 0 where there is none
+    (https://github.com/ros-perception/image_transport_plugins, codec.cpp).
+    """
+    data, ours = bytes(message.data), "compressedDepth" in message.format
+    if ours and message.format.rstrip().endswith("rvl"):
+        raise ImageError("depth is compressed by RVL, which is not supported: use raw or PNG")
+    values = _png_of_16_bits(data[12:] if ours else data)
+    if values is None:
+        raise ImageError(f"depth of the format '{message.format}' is not a PNG of 16 bits")
+    if not (ours and message.format.startswith("32FC1")):
+        return values
+    a, b = struct.unpack_from("<ff", data, 4)
+    with np.errstate(divide="ignore"):
+        depth = np.float32(a) / (values.astype(np.float32) - np.float32(b))
+    return np.where(values > 0, depth, np.float32(0)).astype(np.float32)
+
+
+def _png_of_16_bits(content: bytes) -> np.ndarray | None:
+    """Its values, uint16 [H, W]; None if it is none. The size is checked first."""
+    try:
+        width, height = PillowImage.open(io.BytesIO(content), formats=("PNG",)).size
+    except (OSError, ValueError, PillowImage.DecompressionBombError):
+        return None
+    if not 0 < width * height <= MAX_PIXELS:
+        raise ImageError(f"{width}x{height} is more than {MAX_PIXELS} pixels")
+    values = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_UNCHANGED)
+    found = values is not None and values.dtype == np.uint16 and values.ndim == 2
+    return values if found else None
+
+
 def decode(message: CompressedImage, max_pixels: int = MAX_PIXELS) -> np.ndarray:
     """A JPEG or PNG as uint8 RGB. Its size is checked before a pixel is decoded."""
     if "compressedDepth" in message.format:
-        raise ImageError("compressedDepth is not a colour image: use the raw depth topic")
+        raise ImageError("compressedDepth is not a colour image")
     return decode_file(message.data, max_pixels=max_pixels)
 
 
@@ -153,6 +192,20 @@ def to_rgb_from_mono16(pixels: np.ndarray) -> np.ndarray:
 def rgb_message(header: Any, rgb: np.ndarray) -> Image:
     """An rgb8 image message from uint8 pixels [H, W, 3]."""
     return _message(header, rgb, "rgb8")
+
+
+def mono_message(header: Any, values: np.ndarray) -> Image:
+    """A mono8 image message from uint8 values [H, W], such as a mask."""
+    return _message(header, values, "mono8")
+
+
+def jpeg_message(header: Any, rgb: np.ndarray) -> CompressedImage:
+    """A compressed image message from uint8 pixels [H, W, 3]."""
+    bgr = cv2.cvtColor(np.ascontiguousarray(rgb), cv2.COLOR_RGB2BGR)
+    content = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])[1]
+    return CompressedImage(
+        header=header, format="rgb8; jpeg compressed bgr8", data=content.tobytes()
+    )
 
 
 def depth_message(header: Any, depth: np.ndarray) -> Image:

@@ -14,6 +14,7 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from lifecycle_msgs.msg import State
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.clock import Clock, ClockType
 from rclpy.event_handler import PublisherEventCallbacks
 from rclpy.exceptions import ParameterException
 from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
@@ -22,7 +23,10 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter as RosParameter
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.qos_overriding_options import QoSOverridingOptions
+from rclpy.timer import Timer
 
+from newfound_runtime import manager_bond
+from newfound_runtime.manager_bond import ManagerBond
 from newfound_runtime.parameters import Parameter, declare, problems
 from newfound_runtime.rclpy_compat import (
     answer_impossible_transitions,
@@ -65,6 +69,13 @@ class ManagedNode(LifecycleNodeMixin, Node):
 
     COMMON_PARAMETERS: ClassVar[Sequence[Parameter]] = (
         Parameter("autostart", True, "Configure and activate by itself; off under a manager."),
+        Parameter(
+            "bond_heartbeat_period",
+            0.0,
+            "Period of heartbeats for a lifecycle manager (s), by bondpy; 0: no bond. Nav2: 0.25.",
+            minimum=0.0,
+            maximum=2.0,
+        ),
     )
 
     # Hooks of a subclass -----------------------------------------------------------------
@@ -135,6 +146,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
     # Construction and end ----------------------------------------------------------------
 
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
+        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         Node.__init__(self, name or self.NAME, **node_arguments)
         # Reentrant and apart from everything else: the state can be asked for while a
         # transition loads a model, and the state machine itself refuses a second transition.
@@ -142,6 +154,8 @@ class ManagedNode(LifecycleNodeMixin, Node):
         LifecycleNodeMixin.__init__(self, callback_group=self._lifecycle_group)
         answer_impossible_transitions(self)
         self._loaded = False
+        self.on_loaded: Callable[[], None] = lambda: None  # set by who owns the process
+        self._bond: ManagerBond | None = None
         self._diagnosing = threading.Lock()  # held while `diagnose` reads what `load` made
         self._last_error = ""  # why the last transition failed; empty after one that did not
         self._outputs: dict[str, Any] = {}
@@ -155,8 +169,13 @@ class ManagedNode(LifecycleNodeMixin, Node):
             0.0, self._autostart, callback_group=self._lifecycle_group
         )
 
+    def create_timer(self, *arguments: Any, **options: Any) -> Timer:
+        """A timer that counts real seconds: with `use_sim_time` a recording may pause or loop."""
+        return super().create_timer(*arguments, **{"clock": self._steady, **options})
+
     def close(self) -> None:
         """Release everything, whatever the state. For the end of the process."""
+        self._end_bond()
         if self._loaded:
             self.log_exceptions(self.deactivated)
             if self.log_exceptions(self.stop_threads):
@@ -229,6 +248,8 @@ class ManagedNode(LifecycleNodeMixin, Node):
         if self._refused_at_start:
             reasons = "; ".join(self._refused_at_start.values())
             return self._fail(f"not configured, set these parameters first: {reasons}")
+        if self.param("bond_heartbeat_period") and not manager_bond.AVAILABLE:
+            return self._fail(f"not configured: {manager_bond.MISSING}")
         started = time.monotonic()
         try:
             self._create_outputs()
@@ -260,6 +281,7 @@ class ManagedNode(LifecycleNodeMixin, Node):
         # `load` may have read a live parameter before it was changed.
         live = {p.name for p in self._declared.values() if p.live}
         self.log_exceptions(self.parameters_changed, live)
+        self.on_loaded()
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Open the outputs and begin; on failure the node stays inactive."""
@@ -272,10 +294,18 @@ class ManagedNode(LifecycleNodeMixin, Node):
             super().on_deactivate(state)
             return failed
         self._last_error = ""
+        if period := self.param("bond_heartbeat_period"):
+            self._bond = ManagerBond(self, period)
         return result
+
+    def _end_bond(self) -> None:
+        bond, self._bond = self._bond, None
+        if bond is not None:
+            self.log_exceptions(bond.close)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Stop at once: what is still in work is not published."""
+        self._end_bond()
         result = super().on_deactivate(state)
         self.log_exceptions(self.deactivated)
         return result

@@ -4,14 +4,16 @@
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
+from sensor_msgs.msg import CompressedImage, Image
 
 from newfound_runtime.image_input import ImageInput, StampedMessage
-from newfound_runtime.images import Frame, ImageError
-from newfound_runtime.managed_node import ManagedNode, Status
+from newfound_runtime.images import Frame, ImageError, jpeg_message, rgb_message
+from newfound_runtime.managed_node import ManagedNode, Output, Status
 from newfound_runtime.parameters import Parameter
 from newfound_runtime.stream import StreamHealth
 
@@ -19,6 +21,12 @@ WARN_EVERY = 5.0  # s between two warnings of the same kind, at first
 WARN_AT_LEAST_EVERY = 600.0  # s; a warning that persists backs off to this
 WORKER_TIMEOUT = 60.0  # s that a clean-up waits for the frame in work
 MAX_AGE = 3600.0  # s; an older or younger stamp is of another clock
+# The image with what a node made of it; compressed as by image_transport, for slow networks.
+DEBUG_IMAGE, DEBUG_COMPRESSED = "debug_image", "debug_image/compressed"
+DEBUG_OUTPUTS: Mapping[str, Output] = {
+    DEBUG_IMAGE: (Image, f"~/{DEBUG_IMAGE}", 2),
+    DEBUG_COMPRESSED: (CompressedImage, f"~/{DEBUG_COMPRESSED}", 2),
+}
 
 
 class PerceptionNode(ManagedNode):
@@ -68,9 +76,22 @@ class PerceptionNode(ManagedNode):
         """Whether an output that is made of frames has a subscriber; by default, any."""
         return any(self.wanted(output) for output in self._outputs)
 
+    def debug_wanted(self) -> bool:
+        """Whether anyone looks at the debug image."""
+        return any(self.wanted(output) for output in DEBUG_OUTPUTS)
+
+    def publish_picture(self, header: Any, rgb: np.ndarray) -> None:
+        """Publish the debug image in the forms that someone looks at."""
+        if self.wanted(DEBUG_IMAGE):
+            self.publish(DEBUG_IMAGE, rgb_message(header, rgb))
+        if self.wanted(DEBUG_COMPRESSED):
+            self.publish(DEBUG_COMPRESSED, jpeg_message(header, rgb))
+
     def settled(self) -> bool:
         """Whether no work of earlier frames is under way; a replay waits for it."""
         return True
+
+    status_timer: Any = None  # what calls `publish_status` otherwise
 
     def publish_status(self) -> None:
         """Publish what is otherwise published by time; a replay has a time of its own."""
@@ -81,6 +102,7 @@ class PerceptionNode(ManagedNode):
         self._input: ImageInput | None = None
         self._worker: threading.Thread | None = None
         self._health = StreamHealth()
+        self.between_frames = threading.Lock()  # to change what `process` uses
         self._warned: dict[str, tuple[float, float]] = {}  # when last, and the wait after it
         super().__init__(name, **node_arguments)
 
@@ -154,7 +176,9 @@ class PerceptionNode(ManagedNode):
     def _work(self, source: ImageInput) -> None:
         while (stamped := source.mailbox.take()) is not None:
             try:
-                self.process(stamped.decode())
+                frame = stamped.decode()
+                with self.between_frames:
+                    self.process(frame)
             except ImageError as error:
                 source.counters.fail()
                 if self.due("decode"):

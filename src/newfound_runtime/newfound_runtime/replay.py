@@ -32,7 +32,7 @@ from newfound_runtime.bag_writer import type_name
 from newfound_runtime.container import ContainerError, make_node, node_class, spin
 from newfound_runtime.images import depth_message, rgb_message
 from newfound_runtime.managed_node import Output
-from newfound_runtime.perception_node import PerceptionNode
+from newfound_runtime.perception_node import DEBUG_OUTPUTS, PerceptionNode
 
 IMAGE, DEPTH = "/recording/image_raw", "/recording/depth"
 DEFAULT_NODES = ("adaptive_classifier", "open_world_detector")
@@ -117,6 +117,8 @@ class Replay:
         ]
         self._executors[1].add_node(self._camera)
         for node in self.nodes.values():
+            if node.status_timer is not None:  # by the time that the replay takes
+                node.status_timer.cancel()
             self._executors[0].add_node(node)
         self._threads = [
             threading.Thread(target=spin, args=(executor,), daemon=True)
@@ -211,7 +213,7 @@ class Replay:
         return {
             name: output
             for name, output in node.outputs().items()
-            if self._debug_images or output[0] is not Image
+            if self._debug_images or name not in DEBUG_OUTPUTS
         }
 
     def _subscribe(self, name: str, node: PerceptionNode, output: str, what: Output) -> None:

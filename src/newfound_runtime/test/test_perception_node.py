@@ -6,8 +6,10 @@ import time
 from typing import ClassVar
 
 import pytest
+from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import State
+from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
@@ -303,3 +305,24 @@ def test_closing_from_any_state_leaves_no_thread(ros):
         node.close()
         assert time.monotonic() - started < perception_node.WORKER_TIMEOUT
     assert worker_threads() == []
+
+
+def test_with_simulated_time_a_clock_that_stands_still_or_jumps_back_stops_nothing(ros):
+    node = ros.started(Echo, use_sim_time=True)  # autostart, though nobody publishes /clock
+    told = ros.diagnostics("/echo")
+    eventually(told, "diagnostics come")
+    clock, camera = ros.publisher(Clock, "/clock"), ros.publisher(Image, "/image")
+    seen = ros.collect(Header, "/echo/echo")
+    for second in (50, 60, 5):  # the last: a bag that begins anew
+        eventually(
+            lambda at=second: (
+                clock.publish(Clock(clock=Time(sec=at)))
+                or node.get_clock().now().nanoseconds == at * 10**9
+            )
+        )
+        message = image(number=second)
+        message.header.stamp.sec = second
+        eventually(
+            lambda m=message: camera.publish(m) or m.header.stamp in [h.stamp for h in seen],
+            "a frame is processed",
+        )

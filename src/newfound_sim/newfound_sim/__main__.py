@@ -65,13 +65,21 @@ def _add_detection(generate: Any) -> None:
 
 def _add_rooms(generate: Any) -> None:
     rooms = generate.add_parser("rooms", help="<building>_<lighting>/<category>/*.jpg: places")
-    _add_data_options(rooms, images=30, samples=8)
-    add = rooms.add_argument
+    segments = generate.add_parser(
+        "segments", help="images/*.jpg, labels/*.png, classes.json: rooms with a class per pixel"
+    )
+    for parser, run in ((rooms, _generate_rooms), (segments, _generate_segments)):
+        _add_room_options(parser)
+        parser.set_defaults(run=run)
+
+
+def _add_room_options(parser: argparse.ArgumentParser) -> None:
+    _add_data_options(parser, images=30, samples=8)
+    add = parser.add_argument
     add("--domains", nargs="+", default=["all"], help="names as loft_night, buildings, or all")
     add("--classes", nargs="+", default=["all"], help="place categories, or all")
     add("--views", type=int, default=3, help="images of each room (default: %(default)s)")
     add("--size", type=int, default=128, help="pixels (default: %(default)s)")
-    rooms.set_defaults(run=_generate_rooms)
 
 
 def _add_data_options(parser: argparse.ArgumentParser, images: int, samples: int) -> None:
@@ -164,20 +172,31 @@ def _generate_detection(arguments: argparse.Namespace) -> None:
     _report(generate_detection(arguments.out, request, arguments.workers), arguments.out)
 
 
-def _generate_rooms(arguments: argparse.Namespace) -> None:
-    from newfound_sim.rooms.dataset import DOMAINS, RoomRequest, find_rooms, generate_rooms
+def _room_request(arguments: argparse.Namespace) -> dict[str, Any]:
+    from newfound_sim.rooms.dataset import DOMAINS, find_rooms
     from newfound_sim.rooms.names import CATEGORIES
 
-    request = RoomRequest(
-        domains=find_rooms(arguments.domains, tuple(DOMAINS), "domain"),
-        classes=find_rooms(arguments.classes, CATEGORIES, "category"),
-        images=arguments.images,
-        views=arguments.views,
-        size=arguments.size,
-        samples=arguments.samples,
-        seed=arguments.seed,
-    )
+    names = ("images", "views", "size", "samples", "seed")
+    return {
+        "domains": find_rooms(arguments.domains, tuple(DOMAINS), "domain"),
+        "classes": find_rooms(arguments.classes, CATEGORIES, "category"),
+        **{name: getattr(arguments, name) for name in names},
+    }
+
+
+def _generate_rooms(arguments: argparse.Namespace) -> None:
+    from newfound_sim.rooms.dataset import RoomRequest, generate_rooms
+
+    request = RoomRequest(**_room_request(arguments))
     _report(generate_rooms(arguments.out, request, arguments.workers), arguments.out)
+
+
+def _generate_segments(arguments: argparse.Namespace) -> None:
+    from newfound_sim.rooms.segments import SegmentRequest, generate_segments
+
+    request = SegmentRequest(**_room_request(arguments))
+    images = generate_segments(arguments.out, request, arguments.workers)
+    print(f"{images} labelled images written to {arguments.out}")
 
 
 def _report(images: int, out: Path) -> None:

@@ -82,6 +82,7 @@ class ClipFrame:
     image: str  # JPEG, relative to the clip's folder
     truth: int  # index into the clip's truths
     depth: str | None = None  # 16-bit PNG in millimetres, relative to the clip's folder
+    mask: str | None = None  # 8-bit PNG of numbers in the clip's classes, of rooms
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class Clip:
     intrinsics: Matrix  # K of ROS
     truths: tuple[Truth, ...]
     frames: tuple[ClipFrame, ...]
+    classes: tuple[str, ...] = ()  # by number in the masks
 
     def save(self, folder: Path, made_from: Mapping[str, Any]) -> None:
         """Write clip.json, which makes a folder of images a clip."""
@@ -139,6 +141,7 @@ def _clip(document: Mapping[str, Any]) -> Clip:
         intrinsics=k,
         truths=tuple(Truth.from_json(entry) for entry in document["truths"]),
         frames=tuple(ClipFrame(**entry) for entry in document["frames"]),
+        classes=tuple(map(str, document.get("classes", ()))),
     )
 
 
@@ -150,8 +153,8 @@ def _check(clip: Clip, folder: Path) -> None:
         raise ClipError(f"{folder / FILE} claims {what}, which cannot be")
     if not all(0 <= frame.truth < len(clip.truths) for frame in clip.frames):
         raise ClipError(f"{folder / FILE}: a frame refers to a truth that is not there")
-    names = sorted({name for f in clip.frames for name in (f.image, f.depth) if name is not None})
-    _check_names(names, folder)
+    files = (name for f in clip.frames for name in (f.image, f.depth, f.mask))
+    _check_names(sorted({name for name in files if name is not None}), folder)
 
 
 def _check_names(names: Sequence[str], folder: Path) -> None:

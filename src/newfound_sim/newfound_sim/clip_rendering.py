@@ -29,9 +29,10 @@ from newfound_sim.clip import (
     objects_from_json,
 )
 from newfound_sim.keyframes import ClipImage, ClipPlan, LinearImage, plan_clip, render_keyframe
-from newfound_sim.production import Workers, clean, stream, write_jpeg
+from newfound_sim.production import Workers, clean, stream, write_jpeg, write_mask
 from newfound_sim.rendering import View
-from newfound_sim.scenario import Scenario
+from newfound_sim.rooms.masks import CLASSES
+from newfound_sim.scenario import RoomsScenario, Scenario
 
 WORK = "unfinished"  # folder inside the clip's, for what only rendering needs
 REQUEST = "request.json"
@@ -119,6 +120,8 @@ def make_image(task: Task) -> None:
     if task.options.depth and not depth.exists():
         _, coded = cv2.imencode(".png", rendered[0].depth, [cv2.IMWRITE_PNG_COMPRESSION, 9])
         write_bytes(depth, coded.tobytes())
+    if rendered[0].mask is not None:
+        write_mask(task.out / mask_name(image), rendered[0].mask)
     write_jpeg(task.image, rgb, task.options.quality)
 
 
@@ -131,10 +134,13 @@ def write_index(scenario: Scenario, plan: ClipPlan, options: ClipOptions, out: P
         objects = objects_from_json(read_json(_objects_file(out, shown))["objects"])
         truth = scenario.truth_at(time_, objects)
         depth = depth_name(plan.images[shown]) if options.depth else None
+        mask = mask_name(plan.images[shown]) if isinstance(scenario, RoomsScenario) else None
         index = truths.setdefault(truth, len(truths))
-        frames.append(ClipFrame(round(time_, 6), image_name(shown), index, depth))
+        frames.append(ClipFrame(round(time_, 6), image_name(shown), index, depth, mask))
     s = scenario.settings
-    clip = Clip(s.rate, s.width, s.height, intrinsics(scenario), tuple(truths), tuple(frames))
+    classes = CLASSES if isinstance(scenario, RoomsScenario) else ()
+    k = intrinsics(scenario)
+    clip = Clip(s.rate, s.width, s.height, k, tuple(truths), tuple(frames), classes)
     clip.save(out, made_from=description(scenario, options))
 
 
@@ -159,6 +165,11 @@ def image_name(number: int) -> str:
 def depth_name(image: ClipImage) -> str:
     """The file of an image's depth, which is the same for all its takes."""
     return f"depth/{image.mixture[0][0]:05d}.png"
+
+
+def mask_name(image: ClipImage) -> str:
+    """The file of an image's classes, which are the same for all its takes."""
+    return f"masks/{image.mixture[0][0]:05d}.png"
 
 
 def _find_keyframe(task: Task, number: int) -> LinearImage:

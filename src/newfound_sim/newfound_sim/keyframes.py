@@ -22,6 +22,7 @@ from newfound_sim.clip import SeenObject, objects_from_json
 from newfound_sim.lights import named
 from newfound_sim.production import millimetres
 from newfound_sim.rendering import Frame, View
+from newfound_sim.rooms.masks import RoomMasks
 from newfound_sim.rooms.renderer import RoomScene, room_scene
 from newfound_sim.rooms.room import Room, build_room, generator
 from newfound_sim.rooms.viewpoints import view_from
@@ -86,13 +87,17 @@ class LinearImage:
     light: np.ndarray  # [H, W, 3] float32, linear
     depth: np.ndarray  # [H, W] uint16, millimetres; 0 where there is nothing
     objects: tuple[SeenObject, ...]
+    mask: np.ndarray | None = None  # [H, W] uint8, numbers of rooms.masks.CLASSES
 
     def save(self, path: Path) -> None:
         """Write it to one file, atomically."""
         content = io.BytesIO()
         objects = json.dumps([asdict(seen) for seen in self.objects]).encode()
         half = np.minimum(self.light, LARGEST_HALF).astype(np.float16)
-        np.savez(content, light=half, depth=self.depth, objects=np.frombuffer(objects, np.uint8))
+        arrays = {"light": half, "depth": self.depth, "objects": np.frombuffer(objects, np.uint8)}
+        if self.mask is not None:
+            arrays["mask"] = self.mask
+        np.savez(content, **arrays)
         write_bytes(path, content.getvalue())
 
     @staticmethod
@@ -102,15 +107,16 @@ class LinearImage:
             objects = objects_from_json(json.loads(content["objects"].tobytes()))
             light = content["light"].astype(np.float32)
             depth = content["depth"]
-        return LinearImage(light, depth, objects)
+            mask = content["mask"] if "mask" in content.files else None
+        return LinearImage(light, depth, objects, mask)
 
 
 def render_keyframe(scenario: Scenario, keyframe: Keyframe, seed: int) -> LinearImage:
     """Render a keyframe of a scenario; the seed sets the renderer's noise."""
     if isinstance(scenario, RoomsScenario):
         assert isinstance(keyframe, RoomKeyframe)
-        frame = _render_room(scenario, keyframe, seed)
-        return LinearImage(frame.rgb, millimetres(frame.depth), ())
+        frame, mask = _render_room(scenario, keyframe, seed)
+        return LinearImage(frame.rgb, millimetres(frame.depth), (), mask)
     assert isinstance(keyframe, BenchKeyframe)
     frame, objects = _render_bench(scenario, keyframe, seed)
     return LinearImage(frame.rgb, millimetres(frame.depth), objects)
@@ -133,20 +139,26 @@ def _render_bench(
     return frame, objects
 
 
-def _render_room(scenario: RoomsScenario, keyframe: RoomKeyframe, seed: int) -> Frame:
+def _render_room(
+    scenario: RoomsScenario, keyframe: RoomKeyframe, seed: int
+) -> tuple[Frame, np.ndarray]:
     visit, settings = scenario.visits[keyframe.visit], scenario.settings
-    room, scene = _loaded_room(scenario.building, visit.category, visit.room, scenario.lighting)
+    room, scene, masks = _loaded_room(
+        scenario.building, visit.category, visit.room, scenario.lighting
+    )
     rng = generator(scenario.building, settings.seed, keyframe.visit)
     stand = way_through(room, rng, visit.frames)[keyframe.step]
     size, fov = (settings.width, settings.height), scenario.camera_model.fov_degrees
     view = view_from(stand, size, height=CAMERA_HEIGHT, pitch=PITCH, fov=fov)
-    return scene.render(view, samples=settings.samples, seed=seed)
+    return scene.render(view, samples=settings.samples, seed=seed), masks.mask(view)
 
 
 @lru_cache(maxsize=2)  # many views of one room follow each other
-def _loaded_room(building: str, category: str, seed: int, light: str) -> tuple[Room, RoomScene]:
+def _loaded_room(
+    building: str, category: str, seed: int, light: str
+) -> tuple[Room, RoomScene, RoomMasks]:
     room = build_room(building, category, seed)
-    return room, room_scene(room, light)
+    return room, room_scene(room, light), RoomMasks(room)
 
 
 def bench_view(scenario: WorkbenchScenario, keyframe: BenchKeyframe) -> View:

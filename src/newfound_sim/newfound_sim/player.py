@@ -69,11 +69,11 @@ class Pixels:
 
     @staticmethod
     def of(picture: np.ndarray) -> Pixels:
-        """Pack colour [H, W, 3] or depth [H, W], in uint16 or float32; costs one copy."""
+        """Pack colour [H, W, 3], depth [H, W] in uint16 or float32, or a mask in uint8."""
         data = array.array("B")
         data.frombytes(np.ascontiguousarray(picture).data.cast("B"))
-        depth = "16UC1" if picture.dtype == np.uint16 else "32FC1"
-        encoding = "rgb8" if picture.ndim == 3 else depth
+        single = {"uint8": "mono8", "uint16": "16UC1"}.get(picture.dtype.name, "32FC1")
+        encoding = "rgb8" if picture.ndim == 3 else single
         return Pixels(picture.shape[1], picture.shape[0], data, encoding)
 
 
@@ -133,6 +133,10 @@ class Player:
         if name is None:
             return None
         return self._get("depth", name, lambda: Pixels.of(self.source.depth(number)))
+
+    def mask(self, name: str, read: Callable[[], np.ndarray]) -> Pixels:
+        """The mask of classes with this name."""
+        return self._get("mask", name, lambda: Pixels.of(read()))
 
     def jpeg(self, number: int) -> array.array:
         """The picture as a JPEG file that is known to decode."""

@@ -93,6 +93,12 @@ def write_depth(path: Path, depth: np.ndarray) -> None:
     write_bytes(path, coded.tobytes())
 
 
+def write_mask(path: Path, mask: np.ndarray) -> None:
+    """Write a mask, uint8, as a PNG file, atomically."""
+    _, coded = cv2.imencode(".png", mask)
+    write_bytes(path, coded.tobytes())
+
+
 def millimetres(depth: np.ndarray) -> np.ndarray:
     """Convert depth in metres to uint16 millimetres; 0 where it is infinite or too far."""
     scaled = np.rint(depth.astype(np.float64) * 1000)

@@ -29,8 +29,8 @@ from newfound_runtime.recordings import (
 )
 from newfound_sim import camera_messages as messages
 from newfound_sim.clip_cache import cached_clip, default_cache_folder
-from newfound_sim.player import PlayedFrame, Player, RateTimer
-from newfound_sim.sources import find_source, open_source, truth_of
+from newfound_sim.player import Pixels, PlayedFrame, Player, RateTimer
+from newfound_sim.sources import ClipSource, find_source, open_source, truth_of
 
 SCENARIOS = (".yaml", ".yml")
 STOP_TIMEOUT = 10.0  # s for the running frame to end when the node stops
@@ -143,6 +143,7 @@ class SimCamera(ManagedNode):
             "image_raw": (Image, "image_raw", profile),
             "camera_info": (CameraInfo, "camera_info", profile),
             "ground_truth": (GroundTruth, "ground_truth", 10),
+            "mask": (Image, "ground_truth/mask", 10),
         }
         if self.param("publish_compressed"):
             # As image_transport does it: remapping the image moves its sibling along.
@@ -278,9 +279,18 @@ class SimCamera(ManagedNode):
             outgoing.append(("camera_info", self._camera_info(header, player, number)))
         if self._subscribed("ground_truth"):
             outgoing.append(("ground_truth", self._ground_truth(header, player.source, frame)))
+        if self._subscribed("mask") and (mask := self._mask(player, number)) is not None:
+            outgoing.append(("mask", messages.image(header, mask)))
         for output, message in outgoing:
             self.publish(output, message)
         self._published += bool(outgoing)
+
+    def _mask(self, player: Player, number: int) -> Pixels | None:
+        """The class of every pixel, of clips of rooms."""
+        source = player.source
+        if not isinstance(source, ClipSource) or (name := source.mask_name(number)) is None:
+            return None
+        return player.mask(name, lambda: source.mask(number))
 
     def _stamp(self, source: Recording, number: int) -> Time:
         if self._stamps is None:

@@ -58,6 +58,18 @@ class ClipSource(Recording):
         path = self._folder / (self.depth_name(number) or "")
         return self._of_right_size(read_depth(path), path)
 
+    def mask_name(self, number: int) -> str | None:
+        """The name of the file of classes, of rooms."""
+        return self._clip.frames[number].mask
+
+    def mask(self, number: int) -> np.ndarray:
+        """The class of every pixel, uint8, by number in the clip's `classes`."""
+        path = self._folder / (self.mask_name(number) or "")
+        values = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+        if values is None or values.ndim != 2 or values.dtype != np.uint8:
+            raise FrameError(f"{path} is no mask: an 8-bit PNG with one number a pixel")
+        return self._of_right_size(values, path)
+
     def camera_info(self, number: int) -> CameraInfo:
         """The rendered camera, which has no distortion."""
         clip = self._clip

@@ -17,6 +17,9 @@ from newfound_runtime import images
 from newfound_runtime.bag_testing import PERIOD, START, camera_messages, write_db3, write_mcap
 from newfound_runtime.container import node_class
 from newfound_runtime.testing import ACTIVE, INACTIVE, UNCONFIGURED, eventually, values
+from newfound_sim.clip_rendering import ClipOptions, render_clip
+from newfound_sim.rooms.masks import CLASSES
+from newfound_sim.scenario import RenderSettings, RoomsScenario, Visit
 from newfound_sim.sim_camera import SimCamera
 
 
@@ -210,7 +213,7 @@ def test_outputs_can_be_left_out_and_best_effort(ros, make_clip):
         SimCamera, source=str(make_clip()), publish_depth=False, publish_compressed=False,
         reliability="best_effort",
     )  # fmt: skip
-    assert set(camera._outputs) == {"image_raw", "camera_info", "ground_truth"}
+    assert set(camera._outputs) == {"image_raw", "camera_info", "ground_truth", "mask"}
     received = ros.collect(Image, "/image_raw", reliable=False)
     eventually(lambda: received)
 
@@ -323,3 +326,26 @@ def test_a_scenario_is_rendered_and_played(ros, tiny_scenario, tmp_path):
 
 def test_the_container_knows_it_by_name():
     assert node_class("sim_camera") is SimCamera
+
+
+def test_the_class_of_every_pixel_of_a_room_is_published_while_somebody_listens(ros, tmp_path):
+    settings = RenderSettings(rate=4, width=32, height=24, samples=1)
+    scenario = RoomsScenario(settings, "cottage", "cloudy", (Visit("office", 0, 2),))
+    clip = render_clip(scenario, tmp_path / "rooms", ClipOptions(takes=1), workers=1)
+    assert clip.classes == CLASSES
+    assert clip.frames[0].mask == "masks/00000.png"
+    masks, pictures = ros.collect(Image, "/ground_truth/mask"), ros.collect(Image, "/image_raw")
+    ros.started(SimCamera, source=str(tmp_path / "rooms"), rate=20.0)
+    eventually(lambda: len(masks) >= 4 and len(pictures) >= 4)
+    assert set(stamps(masks)) & set(stamps(pictures))
+    assert {(m.encoding, m.width, m.height) for m in masks} == {("mono8", 32, 24)}
+    values_seen = np.frombuffer(bytes(masks[0].data), np.uint8)
+    assert {"wall", "floor"} <= {CLASSES[number] for number in np.unique(values_seen)}
+
+
+def test_a_source_without_masks_publishes_none(ros, make_clip):
+    masks = ros.collect(Image, "/ground_truth/mask")
+    truths = ros.collect(GroundTruth, "/ground_truth")
+    ros.started(SimCamera, source=str(make_clip()), rate=50.0)
+    eventually(lambda: len(truths) >= 8)
+    assert not masks

@@ -27,6 +27,13 @@ COMMANDS = {
     "make-delta": "newfound_training.tasks.make_delta",
     "apply-delta": "newfound_training.tasks.apply_delta",
     "evaluate-tasks": "newfound_training.tasks.evaluate",
+    "train-segmentation": "newfound_training.segmentation.train",
+    "learn-segment": "newfound_training.segmentation.learn",
+    "cut-masks": "newfound_training.segmentation.cut_masks",
+    "evaluate-segmentation": "newfound_training.segmentation.evaluate",
+    "make-names": "newfound_training.naming.make",
+    "train-names": "newfound_training.naming.train",
+    "evaluate-names": "newfound_training.naming.evaluate",
     "train-detector": "newfound_training.detector.train",
     "cut-crops": "newfound_training.detector.cut_crops",
     "evaluate-detector": "newfound_training.detector.evaluate",
@@ -137,6 +144,26 @@ def evaluate_detector() -> int:
     return main(["evaluate-detector", *sys.argv[1:]])
 
 
+def train_segmentation() -> int:
+    """Entry point of the executable `train_segmentation`."""
+    return main(["train-segmentation", *sys.argv[1:]])
+
+
+def learn_segment() -> int:
+    """Entry point of the executable `learn_segment`."""
+    return main(["learn-segment", *sys.argv[1:]])
+
+
+def cut_masks() -> int:
+    """Entry point of the executable `cut_masks`."""
+    return main(["cut-masks", *sys.argv[1:]])
+
+
+def evaluate_segmentation() -> int:
+    """Entry point of the executable `evaluate_segmentation`."""
+    return main(["evaluate-segmentation", *sys.argv[1:]])
+
+
 def train_task() -> int:
     """Entry point of the executable `train_task`."""
     return main(["train-task", *sys.argv[1:]])
@@ -157,8 +184,23 @@ def evaluate_tasks() -> int:
     return main(["evaluate-tasks", *sys.argv[1:]])
 
 
+def make_names() -> int:
+    """Entry point of the executable `make_names`."""
+    return main(["make-names", *sys.argv[1:]])
+
+
+def train_names() -> int:
+    """Entry point of the executable `train_names`."""
+    return main(["train-names", *sys.argv[1:]])
+
+
+def evaluate_names() -> int:
+    """Entry point of the executable `evaluate_names`."""
+    return main(["evaluate-names", *sys.argv[1:]])
+
+
 def _overview() -> str:
-    lines = [f"  {name:<18} {find(name).summary}" for name in COMMANDS]
+    lines = [f"  {name:<21} {find(name).summary}" for name in COMMANDS]
     return "\n".join(
         [
             "usage: python -m newfound_training <command> [options]",

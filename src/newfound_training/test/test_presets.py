@@ -30,6 +30,8 @@ PRESETS = [
         "train-openworld",
         "train-detector",
         "train-latent",
+        "train-segmentation",
+        "evaluate-segmentation",
     )
     for preset in preset_names(command)
 ]
@@ -67,6 +69,13 @@ def region_model(options):
     return build_region_network(replace(options, weights="random"))
 
 
+def segmentation_network(options):
+    network = replace(options, weights="random").build(3)
+    for part in frozen_parts(network.backbone, options.frozen_stages):
+        part.requires_grad_(False)
+    return network
+
+
 def latent_model(options):
     of_source = options_of("train-source", options.source_preset)
     config = options.latent(options.source_domains, options.target_domains)
@@ -89,6 +98,8 @@ BUILD = {
     "train-openworld": open_world_model,
     "train-detector": region_model,
     "train-latent": latent_model,
+    "train-segmentation": segmentation_network,
+    "evaluate-segmentation": segmentation_network,
 }
 
 

@@ -19,6 +19,7 @@ from newfound_web.labelling import Labeller
 from newfound_web.providers import google_vision, openverse, wikimedia
 from newfound_web.providers.base import find_key, require_key
 from newfound_web.providers.local import ImageNet, Library, LibraryImages, LibraryLabels
+from newfound_web.providers.names import Names, load_namer
 
 # Entry points under which other packages add providers: functions of a `ProviderContext`.
 LABEL_GROUP, IMAGE_GROUP = "newfound.label_providers", "newfound.image_providers"
@@ -48,6 +49,11 @@ class WebSettings:
     filter_outliers: bool = True
     label_provider_seconds: float = 10.0
     min_confidence: float = 0.05
+    combine_labels: bool = False
+    names_checkpoint: Path = Path("names")
+    names_vocabulary: Path | None = None
+    names_limit: float = 0.06
+    names_min_span: float = 0.1
     urls: Mapping[str, str] = field(default_factory=dict)  # provider: address of its API
     per_minute: Mapping[str, float] = field(default_factory=dict)  # provider: requests
     fetch: FetchSettings = field(default_factory=FetchSettings)
@@ -104,6 +110,14 @@ def _openverse(context: ProviderContext) -> openverse.Openverse:
     )
 
 
+def _names(context: ProviderContext) -> Names:
+    settings = context.settings
+    namer = load_namer(
+        settings.names_checkpoint, settings.names_vocabulary, settings.names_min_span
+    )
+    return Names(namer, settings.names_limit)
+
+
 def _library_labels(context: ProviderContext) -> LibraryLabels:
     limits = context.settings.collect.limits
     return LibraryLabels(context.library(), context.network().features, context.cache, limits)
@@ -113,6 +127,7 @@ LABEL_PROVIDERS: dict[str, Callable[[ProviderContext], Any]] = {
     "imagenet": lambda context: ImageNet(context.network().names),
     "google_vision": _google_vision,
     "library": _library_labels,
+    "names": _names,
 }
 IMAGE_PROVIDERS: dict[str, Callable[[ProviderContext], Any]] = {
     "library": lambda context: LibraryImages(context.library()),
@@ -141,6 +156,7 @@ class QueryEngine:
             limits,
             settings.label_provider_seconds,
             settings.min_confidence,
+            combine=settings.combine_labels,
         )
         self.collector = Collector(
             make_providers(settings.image_providers, IMAGE_PROVIDERS, IMAGE_GROUP, context),

@@ -19,6 +19,10 @@ class ProviderError(WebError):
     """A provider could not answer."""
 
 
+class NoIdeaError(ProviderError):
+    """A provider has looked at the object and knows no name that is good enough."""
+
+
 class TransientError(ProviderError):
     """A failure worth retrying: a busy server, a broken connection."""
 

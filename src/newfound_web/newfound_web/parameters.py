@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from newfound_runtime.parameters import Parameter
+from newfound_runtime.shipped_models import find_checkpoint
 from newfound_web.collecting import CollectSettings
 from newfound_web.engine import WebSettings
 from newfound_web.fetching import FetchSettings, RetryPolicy
@@ -50,7 +51,7 @@ PARAMETERS = (
     Parameter(
         "label_providers",
         ["imagenet"],
-        "Queried in this order: imagenet, library, google_vision, or another package's.",
+        "Queried in this order: imagenet, names, library, google_vision, or another package's.",
     ),
     Parameter(
         "image_providers",
@@ -150,6 +151,32 @@ PARAMETERS = (
     Parameter(
         "min_confidence", 0.05, "Minimum confidence of a candidate.", minimum=0.0, maximum=1.0
     ),
+    Parameter(
+        "combine_labels",
+        False,
+        "Query all label providers and combine their answers into one ranking; false: one after "
+        "the other, until there are enough candidates.",
+    ),
+    Parameter("names_checkpoint", "names", "Model of the provider names: a name or a folder."),
+    Parameter(
+        "names_vocabulary",
+        "",
+        "File of the names that the provider names may answer, one on a line; empty: the model's.",
+    ),
+    Parameter(
+        "names_limit",
+        0.06,
+        "Confidence of its best name below which the provider names has no idea.",
+        minimum=0.0,
+        maximum=1.0,
+    ),
+    Parameter(
+        "names_min_span",
+        0.1,
+        "Share of a name's vector that the model's classes must tell for it to be answered.",
+        minimum=0.0,
+        maximum=1.0,
+    ),
     Parameter("max_image_mb", 8, "Maximum size of a file (MB).", minimum=1, maximum=100),
     Parameter(
         "max_megapixels", 40, "Maximum size of an image (megapixels).", minimum=1, maximum=100
@@ -204,11 +231,22 @@ def settings_from(param: Callable[[str], Any]) -> WebSettings:
         filter_outliers=param("filter_outliers"),
         label_provider_seconds=param("provider_timeout"),
         min_confidence=param("min_confidence"),
+        combine_labels=param("combine_labels"),
+        names_checkpoint=_names_checkpoint(param),
+        names_vocabulary=_path(param("names_vocabulary")),
+        names_limit=param("names_limit"),
+        names_min_span=param("names_min_span"),
         urls={name: param(f"{name}_url") for name in services},
         per_minute={name: param(f"{name}_per_minute") for name in services},
         fetch=_fetch_settings(param),
         collect=_collect_settings(param),
     )
+
+
+def _names_checkpoint(param: Callable[[str], Any]) -> Path:
+    """Looked for only if the provider is used: a robot may not have the model."""
+    name = param("names_checkpoint")
+    return find_checkpoint(name) if "names" in param("label_providers") else Path(name)
 
 
 def _fetch_settings(param: Callable[[str], Any]) -> FetchSettings:

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The built-in network: image features and ImageNet class names."""
+"""The networks: image features, ImageNet class names, names from a vocabulary."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from newfound_core.classifier import imagenet_classifier
+from newfound_core.models import load_model
+from newfound_core.naming import NameAnswer, NamingModel, read_names
 
 
 class Vision:
@@ -30,3 +33,23 @@ class Vision:
 
     def _input(self, rgb: np.ndarray) -> torch.Tensor:
         return self._network.preprocessing(rgb)[None]
+
+
+class Namer:
+    """A checkpoint of method `cumix` with the vocabulary that it answers from, on the CPU."""
+
+    def __init__(self, checkpoint: Path, vocabulary: Path | None, min_span: float) -> None:
+        self._loaded = load_model(checkpoint, "cumix")
+        assert isinstance(self._loaded.model, NamingModel)
+        self._model = self._loaded.model
+        self._min_span = min_span
+        own = self._model.own_vocabulary
+        self.vocabulary = self._model.encode(read_names(vocabulary)) if vocabulary else own()
+
+    def __call__(
+        self, views: Sequence[np.ndarray], count: int, exclude: Collection[str]
+    ) -> Sequence[NameAnswer]:
+        """Rank names for views of one object, uint8 [H, W, 3] each."""
+        with torch.inference_mode():
+            features = self._model.backbone(self._loaded.prepare(views))
+            return self._model.answer(features, self.vocabulary, count, exclude, self._min_span)

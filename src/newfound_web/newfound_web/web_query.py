@@ -53,7 +53,10 @@ class WebQuery(ManagedNode):
 
     def load(self) -> None:
         """Create the providers; the network is loaded only if one of them needs it."""
-        settings = settings_from(self.param)
+        try:
+            settings = settings_from(self.param)
+        except NewfoundError as error:
+            raise LoadError(str(error)) from error
         if "wikimedia" in settings.image_providers and not self.param("contact"):
             self.get_logger().warning("wikimedia expects a contact: set the parameter `contact`")
         try:
@@ -113,7 +116,10 @@ class WebQuery(ManagedNode):
         def work(engine: QueryEngine) -> Coroutine[Any, Any, LabelAnswer]:
             count = min(request.max_candidates or self.param("max_candidates"), MAX_CANDIDATES)
             seconds = self._seconds(request.timeout_seconds, "label_timeout")
-            return engine.labeller.ask(bytes(request.crop.data), count, seconds)
+            more = [bytes(view.data) for view in request.more_crops]
+            return engine.labeller.ask(
+                bytes(request.crop.data), count, seconds, more, request.exclude
+            )
 
         self._begin("query_label", work, fill_labels, response, answer)
 
@@ -186,7 +192,9 @@ def set_result(response: Any, outcome: Outcome, message: str) -> None:
 def fill_labels(response: QueryLabel.Response, answer: LabelAnswer) -> None:
     """Fill the response with candidates."""
     response.candidates = [
-        LabelCandidate(label=c.label, confidence=c.confidence, provider=c.provider)
+        LabelCandidate(
+            label=c.label, confidence=c.confidence, provider=c.provider, span_share=c.span_share
+        )
         for c in answer.candidates
     ]
 

@@ -5,7 +5,7 @@ import asyncio
 
 import pytest
 
-from newfound_web.errors import Outcome, ProviderError
+from newfound_web.errors import NoIdeaError, Outcome, ProviderError
 from newfound_web.labelling import Labeller
 from newfound_web.pictures import PictureLimits
 from newfound_web.providers.base import Candidate
@@ -28,10 +28,13 @@ class Says:
 
 @pytest.fixture
 def ask(photo):
-    def run(*providers, count=3, seconds=60.0, provider_seconds=60.0, crop=None):
-        labeller = Labeller(providers, PictureLimits(), provider_seconds, min_confidence=0.1)
+    def run(
+        *providers, count=3, seconds=60.0, provider_seconds=60.0, crop=None, combine=False, **more
+    ):
+        limits = PictureLimits()
+        labeller = Labeller(providers, limits, provider_seconds, 0.1, combine=combine)
         data = photo(1) if crop is None else crop
-        return asyncio.run(labeller.ask(data, count, seconds))
+        return asyncio.run(labeller.ask(data, count, seconds, **more))
 
     return run
 
@@ -87,3 +90,48 @@ def test_a_crop_that_is_no_image_is_told(ask, crop):
     answer = ask(provider, crop=crop)
     assert answer.outcome is Outcome.BAD_IMAGES
     assert provider.asked == 0
+
+
+class HasNoIdea(Says):
+    async def candidates(self, crop, count):
+        raise NoIdeaError("no idea; the best name, mug, has 1%")
+
+
+class SeesViews(Says):
+    min_confidence = 0.0
+
+    async def candidates_of_views(self, views, count, exclude):
+        self.views, self.exclude = len(views), exclude
+        return await self.candidates(views[0], count)
+
+
+def test_no_idea_is_an_answer_and_not_a_failure(ask):
+    answer = ask(HasNoIdea("names"))
+    assert answer.outcome is Outcome.NOTHING_FOUND
+    assert answer.message == "names: no idea; the best name, mug, has 1%"
+
+
+def test_names_to_leave_out_are_left_out_of_every_answer(ask):
+    answer = ask(Says("a", ("Tea pot", 0.9), ("vase", 0.5)), exclude=["tea_pot"])
+    assert labels(answer) == [("vase", "a")]
+
+
+def test_all_views_that_can_be_used_go_to_providers_that_take_them(ask, photo):
+    provider = SeesViews("a", ("vase", 0.01))
+    answer = ask(provider, more_crops=[photo(2), b"no image", photo(3)], exclude=["mug"])
+    assert labels(answer) == [("vase", "a")]  # its own limit holds
+    assert provider.views == 3
+    assert provider.exclude == {"mug"}
+
+
+def test_combined_providers_are_all_asked(ask):
+    first, second = Says("a", ("vase", 0.3), ("mug", 0.2)), Says("b", ("mug", 0.3))
+    answer = ask(first, second, count=2, combine=True)
+    assert labels(answer) == [("mug", "a+b"), ("vase", "a")]
+    assert second.asked == 1
+
+
+def test_a_provider_that_fails_leaves_the_others_combined(ask):
+    answer = ask(Says("a", fails="broken"), Says("b", ("mug", 0.3)), combine=True)
+    assert labels(answer) == [("mug", "b")]
+    assert answer.message == "a: broken"

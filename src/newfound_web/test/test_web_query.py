@@ -10,10 +10,12 @@ import threading
 
 import pytest
 from PIL import Image
+from sensor_msgs.msg import CompressedImage
 
 from newfound_msgs.srv import FetchImages, QueryLabel
 from newfound_runtime.testing import ACTIVE, UNCONFIGURED, eventually, values
 from newfound_web.web_query import WebQuery
+from tests import ROOT
 
 KEY = "AIzaSy-leave-no-trace"
 NODE = "/web_query"
@@ -327,3 +329,23 @@ def test_the_executable_runs_and_ends_cleanly(ros, tmp_path):
     text, _ = process.communicate(timeout=60)
     assert process.returncode == 0, text
     assert "Traceback" not in text
+
+
+def test_names_of_a_vocabulary_come_with_their_share_and_without_known_ones(
+    started, query, photo, tmp_path
+):
+    (tmp_path / "stock.txt").write_text("teapot\nclaw hammer\nmug\n")
+    views = [CompressedImage(format="jpeg", data=photo(n)) for n in (2, 3)]
+    started(
+        label_providers=["imagenet", "names"],
+        combine_labels=True,
+        names_checkpoint=str(ROOT / "models" / "names"),
+        names_vocabulary=str(tmp_path / "stock.txt"),
+        names_limit=0.0,
+    )
+    answer = query(more_crops=views, exclude=["Mug", "vase"])
+    assert answer.result == answer.RESULT_OK
+    found = {c.label: c for c in answer.candidates}
+    assert found.keys() == {"teapot", "claw hammer"}
+    assert found["teapot"].provider == "imagenet+names"
+    assert 0.5 < found["claw hammer"].span_share < 1

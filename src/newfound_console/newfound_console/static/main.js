@@ -4,6 +4,7 @@
 import { Link, post } from "./link.js";
 import { h, icon, say, toast } from "./ui.js";
 import { login } from "./login.js";
+import * as draw from "./pages/draw.js";
 import * as inbox from "./pages/inbox.js";
 import * as knowledge from "./pages/knowledge.js";
 import * as light from "./pages/light.js";
@@ -15,6 +16,7 @@ const PAGES = [
   ["live", "Live", live],
   ["inbox", "Inbox", inbox],
   ["teach", "Teach", teach],
+  ["draw", "Draw", draw],
   ["knowledge", "Knowledge", knowledge],
   ["objects", "Objects", objects],
   ["light", "Light", light],
@@ -32,6 +34,7 @@ export const app = {
   get status() { return status; },
   get camera() { return status.cameras.find((camera) => camera.id === chooser.value) || null; },
   get detector() { return app.camera?.detector || ""; },
+  get segmenter() { return app.camera?.segmenters[0] || ""; },
   /** Do something and say how it went; false if it did not work. */
   async act(action, body, done = "") {
     try {
@@ -58,7 +61,7 @@ function buildNav() {
 function route() {
   const wanted = location.hash.replace(/^#\//, "").split("?")[0];
   const [name, title, module] = PAGES.find(([known]) => known === wanted) || PAGES[0];
-  const key = `${name} ${app.camera?.id || ""}`;
+  const key = `${name} ${app.camera?.id || ""} ${name === "draw" ? app.segmenter : ""}`;
   if (key === shown) return;
   page?.leave?.();
   shown = key;
@@ -83,6 +86,7 @@ function showStatus(data) {
     chooser.value = ids.includes(chosen) ? chosen : best?.id || "";
   }
   chooser.closest("label").hidden = status.cameras.length === 0;
+  document.getElementById("nav-draw").hidden = !app.segmenter;
   const waiting = app.camera?.waiting || 0;
   const badge = document.querySelector("#nav-inbox .badge");
   badge.hidden = !waiting;

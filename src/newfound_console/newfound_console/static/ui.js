@@ -47,11 +47,21 @@ export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** Show how far a job is; what it came to, once, when it has ended. */
+export function jobEnded(job, jobs, progress) {
+  const entry = job && jobs.find((each) => each.job === job.id);
+  progress.hidden = !entry || entry.final;
+  if (entry) progress.value = entry.progress || 0;
+  if (!entry?.final || job.told) return null;
+  job.told = true;
+  return entry;
+}
+
 /** A label for people: names of data sets have underscores. */
 export const pretty = (label) => label.replaceAll("_", " ");
 
 const PARTS = { open_world_detector: "Finding things", curator: "Asking you", web_query: "Looking up names", place_categorizer: "Naming the place",
-  adaptive_classifier: "Naming pictures", object_memory: "Remembering places", sim_camera: "Simulated camera", console: "This page" };
+  adaptive_classifier: "Naming pictures", object_memory: "Remembering places", segmenter: "Telling areas apart", sim_camera: "Simulated camera", console: "This page" };
 
 /** A node's name for people; the camera's own place is left out. */
 export function partName(node, camera) {
@@ -107,6 +117,7 @@ const PATHS = {
   live: "M3 7h11v10H3zM14 10l6-3v10l-6-3",
   inbox: "M4 13h4l2 3h4l2-3h4M4 13l3-8h10l3 8v6H4z",
   teach: "M12 5v14M5 12h14",
+  draw: "M4 17l4-11 9 3 3 8-9 3zM8 6h.01M17 9h.01M20 17h.01",
   knowledge: "M5 5h6v14H5zM13 5h6v14h-6zM7 9h2M15 9h2",
   objects: "M12 21s-6-5.5-6-11a6 6 0 0 1 12 0c0 5.500-6 11-6 11zM12 12a2 2 0 1 0 0-4 2 2 0 0 0 0 4",
   light: "M12 3v2M12 19v2M3 12h2M19 12h2M6 6l1 1M17 17l1 1M6 18l1-1M17 7l1-1M12 16a4 4 0 1 0 0-8 4 4 0 0 0 0 8",

@@ -128,7 +128,7 @@ class DepthSegments:
         return kept[parts]
 
     def _boxes(self, labels: np.ndarray, found: Segmentation, shape: tuple[int, ...]) -> Proposals:
-        boxes, cues = described(labels, found)
+        numbers, boxes, cues = described(labels, found)
         share = np.exp(cues[:, 0])
         objectness = 1 / (1 + np.exp(-(cues @ _CUE_WEIGHTS + _CUE_BIAS)))
         kept = (share >= self.config.min_area) & (share <= self.config.max_area)
@@ -142,7 +142,7 @@ class DepthSegments:
             SegmentedDepth(
                 found.support.planes,
                 found.inverse,
-                Segments(labels, found.top, found.left, boxes * scale, np.unique(labels)[1:]),
+                Segments(labels, found.top, found.left, boxes * scale, numbers),
             ),
         )
 
@@ -152,8 +152,10 @@ _CUE_WEIGHTS = np.array([1.627, 0.12, -0.944, 2.454, 3.965, 0.712])
 _CUE_BIAS = 6.232
 
 
-def described(labels: np.ndarray, found: Segmentation) -> tuple[np.ndarray, np.ndarray]:
-    """Boxes [N, 4] of segments in the reduced image, and cues [N, 6] of how good they are.
+def described(
+    labels: np.ndarray, found: Segmentation
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels of segments, boxes [N, 4] in the reduced image, cues [N, 6] of how good they are.
 
     The cues: log share of the image; log of the height over its noise; share of the outline at
     the border of the image; share over the support; lowest height (m); solidity.
@@ -161,8 +163,9 @@ def described(labels: np.ndarray, found: Segmentation) -> tuple[np.ndarray, np.n
     pixels = np.flatnonzero(labels)
     numbers = labels.ravel()[pixels]
     order = np.argsort(numbers, kind="stable")
+    numbers = numbers[order]
     rows, columns = np.divmod(pixels[order], labels.shape[1])
-    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
     area = np.diff(starts, append=len(order))
     support = found.support
     height, noise = (m.ravel()[pixels[order]] for m in (support.height, support.noise))
@@ -176,7 +179,7 @@ def described(labels: np.ndarray, found: Segmentation) -> tuple[np.ndarray, np.n
         ],
         1,
     )
-    outer = row_ends(rows, numbers[order])
+    outer = row_ends(rows, numbers)
     points = np.stack([columns, rows], 1)[outer].astype(np.int32)
     hulls = [hull_area(p) for p in np.split(points, np.cumsum(outer)[starts[1:] - 1])]
     sides = boxes[:, 2:] - boxes[:, :2]
@@ -194,7 +197,7 @@ def described(labels: np.ndarray, found: Segmentation) -> tuple[np.ndarray, np.n
         ],
         1,
     )
-    return boxes, cues
+    return numbers[starts], boxes, cues
 
 
 def _extent(occupied: np.ndarray) -> slice:

@@ -259,6 +259,9 @@ _TERMS: tuple[tuple[tuple[str, ...], float], ...] = (
     (("slope", "large_area"), 0.18),
     (("large_area", "large_area"), -0.63),
 )
+_WEIGHTS = np.array([weight for _, weight in _TERMS])
+# Columns of the two factors of each term; behind the features comes a column of ones.
+_FACTORS = np.array([[[*FEATURES, ""].index(n) for n in (*t, "")[:2]] for t, _ in _TERMS])
 _SMALLEST_END = 30  # pixels of a part that may continue behind another
 _REPRESENTED = 0.15  # of the areas of two groups: smaller parts do not speak for them
 
@@ -272,11 +275,8 @@ def join(parts: Parts) -> np.ndarray:
 def evidence(features: np.ndarray) -> np.ndarray:
     """Log odds that two parts are one thing, [P], from their features [P, F]."""
     scaled = np.clip((features - _MEAN) / _DEVIATION, -3, 3)
-    columns = dict(zip(FEATURES, scaled.T, strict=True))
-    total = np.full(len(features), _BIAS)
-    for names, weight in _TERMS:
-        total += weight * np.prod([columns[name] for name in names], axis=0)
-    return total
+    factors = np.column_stack([scaled, np.ones(len(features))])[:, _FACTORS]
+    return _BIAS + factors.prod(2) @ _WEIGHTS
 
 
 def _join_touching(parts: Parts, evidence: np.ndarray) -> np.ndarray:

@@ -79,24 +79,25 @@ def _ransac(
     if not fit.any():
         return None
     chosen, planes = chosen[fit], (chosen * (w[tried] / np.minimum(facing, -1e-6))[:, None])[fit]
-    near = np.abs(rays @ planes.T - w[:, None]) < _tolerance(w, planes, noise)
-    agree = near & (normals @ chosen.T > 0.9)
-    best = int(agree.sum(0).argmax())
-    plane, inliers = planes[best], agree[:, best]
+    near = np.abs(planes @ rays.T - w) < _tolerance(w, planes, noise)
+    agree = near & (chosen @ normals.T > 0.9)
+    best = int(np.count_nonzero(agree, axis=1).argmax())
+    plane, inliers = planes[best], agree[best]
     for _ in range(3):  # one point's normal is a beginning; all of those that agree are better
         if inliers.sum() < 20:
             return None
         a = rays[inliers].astype(np.float64)
         plane = np.linalg.lstsq(a.T @ a, a.T @ w[inliers], rcond=None)[0].astype(np.float32)
         facing_plane = normals @ (-plane / np.linalg.norm(plane)) > 0.85
-        near = np.abs(rays @ plane - w) < _tolerance(w, plane[None], noise)[:, 0]
+        near = np.abs(rays @ plane - w) < _tolerance(w, plane[None], noise)[0]
         inliers = near & facing_plane
     return plane, inliers
 
 
 def _tolerance(w: np.ndarray, planes: np.ndarray, noise: float) -> np.ndarray:
-    """In inverse depth: unevenness, and noise; [N, planes]."""
-    return np.float32(3 * noise) + w[:, None] * (_UNEVEN * np.linalg.norm(planes, axis=1))
+    """In inverse depth: unevenness, and noise; [planes, N]."""
+    uneven = np.float32(_UNEVEN) * np.linalg.norm(planes, axis=1)
+    return np.float32(3 * noise) + uneven[:, None] * w
 
 
 def _plane(surfaces: Surfaces, plane: np.ndarray) -> Plane:

@@ -62,6 +62,8 @@ class UnknownObject:
     label: str = ""  # given by a person or a provider
     stability: float = 1.0  # 0 to 1, how steadily it was seen; files before it have none
     merged_into: str = ""  # id of the entry it is part of
+    position_frame: str = ""  # what `position` is in, such as map; empty: it is not known
+    position: tuple[float, float, float] = (0.0, 0.0, 0.0)  # m, at the last sighting
 
 
 def embed_unknowns(
@@ -166,6 +168,9 @@ def _read(place: Path) -> tuple[UnknownObject, str]:
     if names and names == lost:
         raise DataError("none of its views is an image")
     left, top, right, bottom = map(float, values["box"])
+    if "position" in values:
+        x, y, z = map(float, values["position"])
+        values["position"] = x, y, z
     values |= {n: math.inf for n in _MAY_BE_INFINITE if values[n] is None}
     values |= {"crops": tuple(c for c in read if c), "box": (left, top, right, bottom)}
     values["state"] = UnknownState(values["state"])

@@ -14,8 +14,7 @@ import secrets
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,14 +30,17 @@ from newfound_core.detection.announcements import (
 )
 from newfound_core.detection.crops import keep_best, merge_crops, quality_of
 from newfound_core.detection.detector import Detection
-from newfound_core.detection.same_object import ObjectIndex, View
-from newfound_core.detection.unknown_objects import UnknownFiles, UnknownObject, UnknownState
+from newfound_core.detection.same_object import ObjectIndex, Others, View
+from newfound_core.detection.unknown_objects import UnknownObject, UnknownState
+from newfound_core.detection.unknown_writer import UnknownWriter
 from newfound_core.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 _MERGE_EVERY = 5  # frames between two comparisons of what is visible with all entries
 _MERGED_KEPT = 1000  # ids of merged entries under which the one they became is still found
 _MERGEABLE = (UnknownState.WAITING, UnknownState.DISMISSED)
+_SAME_POSITION = 0.04  # m between what two cameras measure of one object
+_NOWHERE = np.zeros(4, np.float32)  # boxes of two cameras are not compared
 _MAY_EXPIRE = (UnknownState.WAITING,)  # what was dismissed would be asked about again
 
 
@@ -98,29 +100,26 @@ class UnknownStore:
         self._tracks: dict[int, Track] = {}
         self._updated: set[str] = set()  # entries seen in this frame
         self._frame = 0
-        # The disk.
-        self._files: UnknownFiles | None = None
-        self._changed: set[str] = set()  # ids to write: new, different or gone
-        self._not_stored: dict[str, str] = {}  # entries that the disk refused, and why
-        self._writer = ThreadPoolExecutor(1, "unknowns-to-disk")
-        self._last_stored = time.monotonic()
+        self._writer = UnknownWriter(
+            self._current,
+            events.storage_failed,
+            every=config.store_every,
+            max_number=config.max_unknowns,
+            max_age=config.max_age,
+        )
 
     def open(self, folder: Path) -> list[str]:
         """Take over what was stored; a warning about each entry that cannot be read."""
-        self._files = UnknownFiles(folder)
-        entries, warnings = self._files.load()
+        entries, warnings = self._writer.open(folder)
         for entry in entries:
             self._objects[entry.id] = entry
             self._published[entry.id] = entry.sightings
-            self._index.place(entry.id, entry.box, View(entry.last_seen, entry.frame_id, 0, 0))
+            self._index.place(entry.id, entry.box, _view(entry))
         return warnings
 
     def close(self) -> None:
         """Store everything that has changed."""
-        self._writer.shutdown()
-        if self._files is not None:
-            self._write_changes()
-        self._files = None
+        self._writer.close()
 
     # Reading.
 
@@ -141,9 +140,7 @@ class UnknownStore:
 
     def problem(self) -> str:
         """What could not be stored; empty if all is well."""
-        with self._lock:
-            reason = next(reversed(self._not_stored.values()), "")
-            return reason and f"{len(self._not_stored)} unknown objects are not stored: {reason}"
+        return self._writer.problem()
 
     # Frames.
 
@@ -220,7 +217,7 @@ class UnknownStore:
         if track.id or track.waits:
             track.waits = "" if track.id else track.waits
             return
-        track.id = f"u{secrets.token_hex(6)}"
+        track.id = _new_id()
         self._index.place(track.id, detection.box, view)
         self._index.follow(track.id, embedding)
         self._index.note_others(track.id, track.others)
@@ -260,15 +257,17 @@ class UnknownStore:
             before, sightings=before.sightings + 1, **self._sighting(track, detection, view)
         )
         self._objects[track.id] = entry
-        self._changed.add(track.id)
+        self._writer.note(track.id)
         self._index.place(track.id, detection.box, view)
         self._index.follow(track.id, detection.embedding)
-        # Published again each time it was seen twice as often: few messages, and the last is no
-        # older than half of the sightings.
+        self._publish_if_due(entry)
+
+    def _publish_if_due(self, entry: UnknownObject) -> None:
+        """Again each time it was seen twice as often: few messages, the last not much older."""
         if entry.state == UnknownState.DISMISSED:
             return
-        if entry.sightings >= 2 * self._published.get(track.id, 0):
-            self._published[track.id] = entry.sightings
+        if entry.sightings >= 2 * self._published.get(entry.id, 0):
+            self._published[entry.id] = entry.sightings
             self._publish(entry)
 
     def _merge_duplicates(self, seen: Sequence[Track], view: View) -> None:
@@ -305,7 +304,8 @@ class UnknownStore:
         self._objects.pop(younger.id)
         self._published.pop(younger.id, None)
         self._index.remove(younger.id, older.id)
-        self._changed |= {older.id, younger.id}
+        self._writer.note(older.id)
+        self._writer.note(younger.id)
         self._merged[younger.id] = older.id
         for earlier, into in self._merged.items():
             self._merged[earlier] = older.id if into == younger.id else into
@@ -316,7 +316,63 @@ class UnknownStore:
         if older.state != UnknownState.DISMISSED:
             self._publish(merged)
 
+    def note_position(self, unknown_id: str, frame: str, point: Sequence[float]) -> None:
+        """Note where an object is, in a frame that all cameras share."""
+        with self._lock:
+            if (entry := self._objects.get(unknown_id)) is not None:
+                x, y, z = (float(value) for value in point)
+                entry = replace(entry, position_frame=frame, position=(x, y, z))
+                self._objects[unknown_id] = entry
+
     # Requests.
+
+    def take_in(
+        self, seen: UnknownObject, embedding: np.ndarray, known_as: str, others: Set[str]
+    ) -> UnknownObject | None:
+        """Take in what another camera has seen; the entry that it is part of, if it is kept.
+
+        `known_as`: the entry of its last report, if any; sightings of `seen` are those since
+        then. `others`: entries that it certainly is not.
+        """
+        with self._lock:
+            entry = self._objects.get(self._merged.get(known_as, known_as))
+            if entry is None:
+                entry = self._objects.get(self._find_reported(seen, embedding, others))
+            if entry is None:
+                entry = replace(seen, id=_new_id(), state=UnknownState.WAITING, sightings=0)
+                self._index.place(entry.id, _NOWHERE, _view(entry))
+            self._index.follow(entry.id, embedding)
+            self._take_views(entry, seen)
+            self._expire_surplus()
+            return self._objects.get(entry.id)
+
+    def _find_reported(self, seen: UnknownObject, embedding: np.ndarray, others: Set[str]) -> str:
+        not_these = Others(set(others), set(others))
+        alike = self._index.find(embedding, _NOWHERE, _view(seen), not_these)
+        if found := next(alike, ""):
+            return found
+        # Where one thing stands there is no other, however different its sides look.
+        apart = {
+            entry.id: _distance(entry, seen, self.config.same_place_seconds)
+            for entry in self._objects.values()
+            if entry.id not in others
+        }
+        nearest = min(apart, key=lambda unknown_id: apart[unknown_id], default="")
+        return nearest if nearest and apart[nearest] <= _SAME_POSITION else ""
+
+    def _take_views(self, entry: UnknownObject, seen: UnknownObject) -> None:
+        there = {crop.image for crop in entry.crops}
+        new = tuple(crop for crop in seen.crops if crop.image not in there)
+        entry = replace(
+            entry,
+            crops=merge_crops(entry.crops, new, count=self.config.crops, gap=self.config.crop_gap),
+            sightings=entry.sightings + seen.sightings,
+            last_seen=max(entry.last_seen, seen.last_seen),
+            seen_at=max(entry.seen_at, seen.seen_at),
+        )
+        self._objects[entry.id] = entry
+        self._writer.note(entry.id)
+        self._publish_if_due(entry)
 
     def mark(self, unknown_id: str, state: UnknownState, label: str = "") -> None:
         """Change the state of an entry, if there is one; "learned" removes it."""
@@ -326,21 +382,20 @@ class UnknownStore:
                 self._set_state(entry, state, label)
 
     def merge(self, unknown_id: str, other_id: str) -> str:
-        """Take two entries for one because a person says so; the id that stays.
+        """Take two entries for one because someone says so; the id that stays.
 
-        Raises a KeyError, with the id, if there is no such entry, or both are one already.
+        That is the entry seen first, or `other_id`. Raises a KeyError, with the id, if there is no
+        such entry, or both are one already.
         """
         with self._lock:
             ids = [self._merged.get(each, each) for each in (unknown_id, other_id)]
             for each in ids:
                 if each not in self._objects or ids[0] == ids[1]:
                     raise KeyError(each)
-            pair = sorted(
-                (self._objects[each] for each in ids),
-                key=lambda entry: (entry.first_seen, entry.id),
-            )
-            self._merge(*pair)
-            return pair[0].id
+            pair = [self._objects[each] for each in reversed(ids)]
+            stays, goes = sorted(pair, key=lambda entry: entry.first_seen)
+            self._merge(stays, goes)
+            return stays.id
 
     def release(self, unknown_id: str, label: str) -> None:
         """Remove an entry that waits, because its class is known by now."""
@@ -377,9 +432,11 @@ class UnknownStore:
             for entry in self._by_age():
                 if entry.seen_at < oldest and entry.state in _MAY_EXPIRE:
                     self._set_state(entry, UnknownState.EXPIRED, entry.label)
-        if time.monotonic() - self._last_stored >= self.config.store_every:
-            self._last_stored = time.monotonic()
-            self._writer.submit(self._write_changes)
+        self._writer.tick()
+
+    def _current(self, unknown_id: str) -> UnknownObject | None:
+        with self._lock:
+            return self._objects.get(unknown_id)
 
     # With the lock held.
 
@@ -401,7 +458,7 @@ class UnknownStore:
     def _set_state(self, entry: UnknownObject, state: UnknownState, label: str) -> None:
         entry = replace(entry, state=state, label=label)
         self._objects[entry.id] = entry
-        self._changed.add(entry.id)
+        self._writer.note(entry.id)
         if state in (UnknownState.LEARNED, UnknownState.EXPIRED):
             self._remove(entry.id)
         self._publish(entry)
@@ -418,44 +475,21 @@ class UnknownStore:
 
     def _publish(self, entry: UnknownObject) -> None:
         """Called with the lock held, so that reports stay in order."""
-        self._writer.submit(self._write, entry.id)
+        self._writer.write_soon(entry.id)
         self._events.unknown_changed(entry)
 
-    # In the writer thread.
 
-    def _write_changes(self) -> None:
-        assert self._files is not None
-        with self._lock:
-            changed = sorted(self._changed)
-        for unknown_id in changed:
-            self._write(unknown_id)
-        try:
-            oldest = time.time() - self.config.max_age
-            self._files.expire_unreadable(self.config.max_unknowns, oldest)
-        except OSError as error:
-            self._events.storage_failed(f"unknown objects could not be removed: {error}")
+def _new_id() -> str:
+    return f"u{secrets.token_hex(6)}"
 
-    def _write(self, unknown_id: str) -> None:
-        """Write an entry as it is now, whatever it was at the time of the change."""
-        if self._files is None:
-            return
-        with self._lock:
-            if unknown_id not in self._changed:
-                return
-            self._changed.discard(unknown_id)
-            entry = self._objects.get(unknown_id)
-        try:
-            if entry is None:
-                self._files.remove(unknown_id)
-            else:
-                self._files.save(entry)
-        except OSError as error:
-            with self._lock:
-                self._changed.add(unknown_id)  # it is tried again
-                self._not_stored[unknown_id] = str(error)
-            self._events.storage_failed(
-                f"unknown object {unknown_id} could not be stored: {error}"
-            )
-        else:
-            with self._lock:
-                self._not_stored.pop(unknown_id, None)
+
+def _view(entry: UnknownObject) -> View:
+    return View(entry.last_seen, entry.frame_id, 0, 0)
+
+
+def _distance(one: UnknownObject, other: UnknownObject, seconds: float) -> float:
+    """Between what two cameras see at one time (m); infinite if that cannot be said."""
+    if not one.position_frame or one.position_frame != other.position_frame:
+        return math.inf
+    together = abs(one.last_seen - other.last_seen) <= seconds * 1e9
+    return math.dist(one.position, other.position) if together else math.inf

@@ -104,13 +104,19 @@ def read_vectors(path: Path, dimension: int) -> tuple[dict[str, Tensor], dict[st
 
 def from_checkpoint(checkpoint: Path) -> Write:
     """Write a version that is a copy of a checkpoint, which is checked first."""
+    return copy_of(checkpoint, lambda: read_knowledge(checkpoint).labels, MEMORY_NAME)
+
+
+def copy_of(checkpoint: Path, check: Callable[[], Iterable[str]], *folders: str) -> Write:
+    """Write a copy of a checkpoint with those of its folders that exist; `check` reads it."""
 
     def write(folder: Path) -> Iterable[str]:
-        labels = read_knowledge(checkpoint).labels
+        labels = check()
         for name in (JSON_NAME, TENSORS_NAME):
             shutil.copyfile(checkpoint / name, folder / name)
-        if (checkpoint / MEMORY_NAME).is_dir():
-            shutil.copytree(checkpoint / MEMORY_NAME, folder / MEMORY_NAME)
+        for name in folders:
+            if (checkpoint / name).is_dir():
+                shutil.copytree(checkpoint / name, folder / name)
         return labels
 
     return write

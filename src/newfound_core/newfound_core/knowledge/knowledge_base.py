@@ -72,28 +72,13 @@ class Opened(Generic[T]):
     warnings: list[str] = field(default_factory=list)  # versions that could not be read
 
 
-class KnowledgeBase(Generic[T]):
-    """The versions below a folder. One process at a time: a second one gets a LockedError."""
+class KnowledgeVersions(Generic[T]):
+    """The versions below a folder, to be read; another process may own them."""
 
-    def __init__(self, root: Path, read: Callable[[Path], T], keep: int = 10) -> None:
+    def __init__(self, root: Path, read: Callable[[Path], T]) -> None:
         """`read` makes of a version what is used of it, or raises a NewfoundError."""
         self.root = root
         self._read = read
-        self._keep = keep
-        self._lock = FolderLock(root)
-        try:
-            with _disk(root):
-                self.folder_of_versions.mkdir(exist_ok=True)
-                self._sweep()
-        except StorageError:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Let another process have the folder."""
-        self._lock.close()
-
-    # Reading.
 
     @property
     def folder_of_versions(self) -> Path:
@@ -117,15 +102,6 @@ class KnowledgeBase(Generic[T]):
             found = [e for e in self.folder_of_versions.iterdir() if e.is_dir()]
         return sorted(int(e.name) for e in found if _NUMBER.fullmatch(e.name))
 
-    def problem(self) -> str:
-        """What keeps the knowledge base from being changed; empty if nothing does."""
-        if self.folder_of_versions.is_dir():
-            return ""
-        return (
-            f"the knowledge base {self.root} was deleted: what is known is in memory only. "
-            "Restore the folder, or restart the node to begin with its checkpoint"
-        )
-
     def folder(self, version: int) -> Path:
         """Where a version is, or would be."""
         return self.folder_of_versions / f"{version:06d}"
@@ -142,6 +118,26 @@ class KnowledgeBase(Generic[T]):
         """The version that a learning job made, if it got that far."""
         notes = ((version, self.note(version)) for version in reversed(self.versions()))
         return next((v for v, note in notes if job and note and note.job == job), None)
+
+
+class KnowledgeBase(KnowledgeVersions[T]):
+    """Versions that are changed. One process at a time: a second one gets a LockedError."""
+
+    def __init__(self, root: Path, read: Callable[[Path], T], keep: int = 10) -> None:
+        super().__init__(root, read)
+        self._keep = keep
+        self._lock = FolderLock(root)
+        try:
+            with _disk(root):
+                self.folder_of_versions.mkdir(exist_ok=True)
+                self._sweep()
+        except StorageError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let another process have the folder."""
+        self._lock.close()
 
     # Opening.
 
@@ -174,6 +170,15 @@ class KnowledgeBase(Generic[T]):
         return Opened(version, self.switch(version), warnings)
 
     # Changing: a new version is added, and then switched to.
+
+    def problem(self) -> str:
+        """What keeps the knowledge base from being changed; empty if nothing does."""
+        if self.folder_of_versions.is_dir():
+            return ""
+        return (
+            f"the knowledge base {self.root} was deleted: what is known is in memory only. "
+            "Restore the folder, or restart the node to begin with its checkpoint"
+        )
 
     def check(self) -> None:
         """Raise a StorageError if the folder is gone."""

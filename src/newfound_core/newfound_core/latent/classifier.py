@@ -17,6 +17,7 @@ from newfound_core.domain_branch import assignment_entropies
 from newfound_core.errors import BackboneError, ConfigError, DataError, TrainingError
 from newfound_core.latent.branches import UNKNOWN, LatentConfig, Side, build_branches
 from newfound_core.normalization import AssignmentContext, DomainBatchNorm
+from newfound_core.onda.refinement import mean_entropy
 from newfound_core.rejection import build_rejection, split_unknown
 
 
@@ -235,12 +236,6 @@ def _named(domains: Tensor | None, rows: Tensor) -> Tensor:
     if domains is None:
         return torch.zeros(int(rows.sum()), dtype=torch.bool, device=rows.device)
     return domains[rows] >= 0
-
-
-def mean_entropy(logits: Tensor) -> Tensor:
-    """Mean entropy of the softmax of each row, in nats."""
-    log = logits.log_softmax(-1)
-    return -(log.exp() * log).sum(-1).mean()
 
 
 def used_domains(weights: Tensor) -> float:

@@ -208,15 +208,16 @@ def learn_class(
     reporter: Reporter,
 ) -> LearnedClass:
     """Learn; killed at any moment and called again, it ends with the same result."""
-    frozen = None
-    if job.options.epochs:
-        frozen = job.options.frozen_stages
+    frozen, options = None, job.options
+    assert isinstance(options, LearningOptions)
+    if options.epochs:
+        frozen = options.frozen_stages
         frozen = default_frozen_stages(knowledge.backbone) if frozen is None else frozen
     mapped = MappedSamples(knowledge, frozen, state / "features")
-    crops = job.options.crops if job.options.epochs else 0
+    crops = options.crops if options.epochs else 0
     memory, samples = _map_all(mapped, knowledge.memory, new, crops, reporter)
     before = OpenWorldModel(mapped.rest, knowledge.model.head, knowledge.model.embedding).eval()
-    step = _learn(before, samples, memory, options=job.options, state=state, reporter=reporter)
+    step = _learn(before, samples, memory, options=options, state=state, reporter=reporter)
     reporter.report("checking")
     accuracy = _accuracies(before, memory, step)
     return LearnedClass(

@@ -12,10 +12,10 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import cv2
 import torch
@@ -35,7 +35,8 @@ from newfound_core.learning.class_learning import (
     save_learned,
     without,
 )
-from newfound_core.learning.job import Job, JobFolder, JobProgress, JobResult, JobState, Reason
+from newfound_core.learning.job import ClassAccuracy, Job, JobProgress, JobResult, JobState, Reason
+from newfound_core.learning.job_folder import JobFolder
 from newfound_core.learning.validation import validate
 from newfound_core.models import check_device
 from newfound_core.open_world.memory import Sample
@@ -75,6 +76,15 @@ PHASES = {
     "checking": (0.05, JobState.VALIDATING),
     "saving": (0.03, JobState.VALIDATING),
 }
+# With twenty images and their masks: the network trains, and has neither means nor thresholds.
+SEGMENT_PHASES = {
+    "loading": (0.02, JobState.PREPARING),
+    "features": (0.2, JobState.PREPARING),
+    "training": (0.7, JobState.TRAINING),
+    "checking": (0.06, JobState.VALIDATING),
+    "saving": (0.02, JobState.VALIDATING),
+}
+Phases = Mapping[str, tuple[float, JobState]]
 _INTERVAL = 0.25  # s between two lines, at least, within a phase
 
 
@@ -90,10 +100,15 @@ class JobReporter:
     """Writes progress, and stops the job when it is asked to."""
 
     def __init__(
-        self, folder: JobFolder, *, trains: bool, interrupted: Callable[[], bool] = _never
+        self,
+        folder: JobFolder,
+        *,
+        trains: bool,
+        interrupted: Callable[[], bool] = _never,
+        phases: Phases = PHASES,
     ) -> None:
-        self._folder, self._interrupted = folder, interrupted
-        kept = {n: share for n, (share, _) in PHASES.items() if trains or n != "training"}
+        self._folder, self._interrupted, self._phases = folder, interrupted, phases
+        kept = {n: share for n, (share, _) in phases.items() if trains or n != "training"}
         self._shares = {name: share / sum(kept.values()) for name, share in kept.items()}
         self._started = time.monotonic()
         self._first: float | None = None  # fraction at which this process began to work
@@ -110,7 +125,7 @@ class JobReporter:
             return
         self._phase, self._last = phase, now
         fraction = min(1.0, self._before(phase) + self._shares[phase] * done / max(total, 1))
-        state, left = PHASES[phase][1], self._seconds_left(fraction)
+        state, left = self._phases[phase][1], self._seconds_left(fraction)
         self._folder.append_progress(JobProgress(state, round(fraction, 4), left))
 
     def _before(self, phase: str) -> float:
@@ -182,28 +197,81 @@ def finish_job(
     return result
 
 
+@dataclass(frozen=True)
+class _Learned:
+    """What came out of learning, before it is judged."""
+
+    accuracy: Mapping[str, ClassAccuracy]
+    images_used: int
+    images_left_out: tuple[str, ...]
+    save: Callable[[], object]  # the checkpoint, to the job's folder
+
+
 def _work(
     folder: JobFolder, started: float, device: torch.device, interrupted: Callable[[], bool]
 ) -> JobResult:
     job = folder.read()
-    reporter = JobReporter(folder, trains=job.options.epochs > 0, interrupted=interrupted)
+    segment = job.kind == "segment"
+    reporter = JobReporter(
+        folder,
+        trains=job.options.trains,
+        interrupted=interrupted,
+        phases=SEGMENT_PHASES if segment else PHASES,
+    )
     reporter.report("loading")
+    learn = _learn_segment if segment else _learn_object
+    learned = learn(folder, job, device, reporter)
+    state, reason, message = validate(learned.accuracy, job.options)
+    if state is JobState.DONE:
+        reporter.report("saving")
+        learned.save()
+        reporter.report("saving", 1, 1)
+    return JobResult(
+        state,
+        reason,
+        message,
+        round(time.monotonic() - started, 1),
+        learned.images_used,
+        learned.images_left_out,
+        learned.accuracy,
+    )
+
+
+def _learn_object(
+    folder: JobFolder, job: Job, device: torch.device, reporter: JobReporter
+) -> _Learned:
     knowledge = _knowledge(folder.path / job.knowledge, device)
     if job.anew and job.label in knowledge.model.labels:
         knowledge = without(knowledge, job.label)
     new, left_out = _new_samples(folder, job, knowledge.loaded.metadata.preprocessing.size)
     learned = learn_class(knowledge, job, new, folder.resume_path, reporter)
-    state, reason, message = validate(learned.accuracy, job.options)
-    facts: dict[str, Any] = {
-        "images_used": len(new),
-        "images_left_out": left_out,
-        "accuracy": learned.accuracy,
-    }
-    if state is JobState.DONE:
-        reporter.report("saving")
-        save_learned(folder.result_path, learned, knowledge, job, len(new))
-        reporter.report("saving", 1, 1)
-    return JobResult(state, reason, message, round(time.monotonic() - started, 1), **facts)
+    return _Learned(
+        learned.accuracy,
+        len(new),
+        left_out,
+        lambda: save_learned(folder.result_path, learned, knowledge, job, len(new)),
+    )
+
+
+def _learn_segment(
+    folder: JobFolder, job: Job, device: torch.device, reporter: JobReporter
+) -> _Learned:
+    from newfound_core.segmentation import learning_job
+
+    try:
+        start = learning_job.read_start(folder.path / job.knowledge, device)
+    except NewfoundError as error:
+        raise BadKnowledgeError(str(error)) from error
+    try:
+        learned = learning_job.learn(start, folder, job, reporter.report)
+    except DataError as error:
+        raise BadImagesError(str(error)) from error
+    return _Learned(
+        learned.accuracy,
+        learned.images_used,
+        (),
+        lambda: learning_job.save(folder.result_path, learned, start, job.label),
+    )
 
 
 def _knowledge(directory: Path, device: torch.device) -> Knowledge:

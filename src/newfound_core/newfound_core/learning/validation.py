@@ -7,7 +7,7 @@ An average over many classes hides one that is gone: a mug that is taught as "cu
 
 from collections.abc import Mapping
 
-from newfound_core.learning.job import ClassAccuracy, JobState, LearningOptions, Reason
+from newfound_core.learning.job import ClassAccuracy, JobOptions, JobState, Reason
 
 FEWEST_SAMPLES = 3  # held out, of one class: fewer say nothing about it
 _NAMED = 3  # classes in a message
@@ -16,7 +16,7 @@ Accuracies = Mapping[str, ClassAccuracy]
 Verdict = tuple[JobState, Reason, str]  # the last is for people
 
 
-def validate(accuracy: Accuracies, options: LearningOptions) -> Verdict:
+def validate(accuracy: Accuracies, options: JobOptions) -> Verdict:
     """Whether a learned class may be used, and a message if not, or if that is doubtful."""
     loss = average_loss(accuracy)
     if loss > options.max_accuracy_loss and images_lost(accuracy) > FEWEST_SAMPLES - 0.5:
@@ -35,7 +35,7 @@ def validate(accuracy: Accuracies, options: LearningOptions) -> Verdict:
             "what is recognised of it (max_class_loss)"
         )
         return JobState.REJECTED, "forgot_too_much", message
-    return _validate_the_new(accuracy)
+    return _validate_the_new(accuracy, options.min_new_accuracy)
 
 
 def average_loss(accuracy: Accuracies) -> float:
@@ -53,14 +53,20 @@ def images_lost(accuracy: Accuracies) -> float:
     return sum(a.samples * ((a.before or 0.0) - a.after) for a in known)
 
 
-def _validate_the_new(accuracy: Accuracies) -> Verdict:
+def _validate_the_new(accuracy: Accuracies, least: float) -> Verdict:
     for label, found in accuracy.items():
-        if found.before is None and found.samples and not found.after:
-            message = (
-                f"none of {found.samples} images of {label!r} that were held out is recognised: "
-                "views that differ from each other help, unless it is known by another name"
+        if found.before is None and found.samples and found.after <= least:
+            message = f"none of {found.samples} images of {label!r} that were held out"
+            if least:
+                message = (
+                    f"{100 * found.after:.0f} %, not {100 * least:.0f} %, of {label!r} in "
+                    f"{found.samples} images that were held out"
+                )
+            message += (
+                " is recognised: views that differ from each other help, unless it is known by "
+                "another name"
             )
-            if found.samples >= FEWEST_SAMPLES:
+            if found.samples >= FEWEST_SAMPLES or least:  # one image has thousands of pixels
                 return JobState.REJECTED, "not_recognised", message
             return JobState.DONE, "", message
     return JobState.DONE, "", ""

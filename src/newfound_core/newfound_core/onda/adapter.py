@@ -9,7 +9,7 @@ the statistics mu^, var^ of the latest n frames, from mu_0, var_0 of the source 
     var_t = (1 - alpha) var_{t-1} + alpha n / (n - 1) var^
 
 where n counts the values behind var^, those of all positions after a convolution. Only statistics
-of batch normalisation change: no parameter, no dropout, no mode.
+of batch normalisation change: no parameter, no dropout, no mode; unless `refine_rate` is set.
 
 In a layer with several domains (`DomainBatchNorm`) every domain follows the frames weighted
 by their assignment to it, and its step is scaled by its mean weight in them: a domain that
@@ -43,6 +43,7 @@ from newfound_core.onda.folding import (
     label_and_entropy,
     logits_of,
 )
+from newfound_core.onda.refinement import Refinement
 from newfound_core.onda.safeguards import (
     BalancedMemory,
     LatestFrames,
@@ -119,6 +120,7 @@ class Onda:
         self._layers = NormalizationLayers(network, self.config.layers)
         self._source = self._start = self._online = self._layers.read()
         self._fingerprint = self._layers.fingerprint(self._source)
+        self._refinement = self._build_refinement()
         self._estimator = self._build_estimator()
         self._folded: Folding | None = None
         self._tried_to_fold = engine is not None
@@ -135,9 +137,16 @@ class Onda:
         self._restart_watch()
         self._generation = 0  # an estimate made before a reset must not be applied after it
 
+    def _build_refinement(self) -> Refinement | None:
+        if self.config.refine_rate > 0 and not self._layers.has_affine:
+            raise ConfigError(
+                "refine_rate needs a network with plain batch normalisation that has a scale"
+            )
+        return Refinement(self.config.refine_rate) if self.config.refine_rate > 0 else None
+
     def _build_estimator(self) -> Estimator:
         if self.config.estimator == "batch":
-            return BatchEstimator(self._layers)
+            return BatchEstimator(self._layers, self._refinement, self._logits)
         return StreamingEstimator(self._layers, self.config.positions_per_frame)
 
     # Prediction
@@ -317,9 +326,8 @@ class Onda:
             if not update.estimate.is_finite():
                 self._status.rejected += 1
                 return False
-            momentum = self._settling.momentum(self.config, self._online, update.estimate)
-            momentum = self._prior.momentum(momentum, self._frames_due())
-            step = momentum * update.estimate.share
+            usual = self._settling.momentum(self.config, self._online, update.estimate)
+            step = self._prior.momentum(usual, self._frames_due()) * update.estimate.share
             self._online = self._online.lerp(update.estimate.statistics, step)
             self._status.updates += 1
             if self._watch is not None:
@@ -383,23 +391,25 @@ class Onda:
         statistics: Statistics,
         name: str,
         *,
-        prior_frames: float | None = None,
+        prior_frames: float | Sequence[float] | None = None,
         keep_frames: bool = False,
     ) -> None:
         """Begin anew with these statistics, which `reset` and `anchor` return to from now on.
 
-        They count as `prior_frames` frames of the stream; None: the momentum is as ever. With
-        `keep_frames` the frames gathered so far still count, where that can be (`batch`). Drift
-        is measured from the source all the same.
+        They count as `prior_frames` frames of the stream, one number or one for each layer;
+        None: the momentum is as ever. With `keep_frames` the frames gathered so far still count,
+        where that can be (`batch`). Drift is measured from the source all the same.
         """
         self._layers.check(statistics)
         like = self._source.mean
-        given = Statistics(statistics.mean.to(like), statistics.variance.to(like))
+        given = statistics.to(like)
+        frames = None if prior_frames is None else self._layers.of_layers(prior_frames)
+        prior = Prior(frames)
         with self._lock:
             self._start, self._status.start = given, name
-            self._prior = Prior(prior_frames)
+            self._prior = prior
             if keep_frames and self.config.estimator == "batch" and not self._resting():
-                self._generation += 1
+                self._restart_estimates()
                 self._online = given
                 self._serve()
             else:
@@ -449,7 +459,7 @@ class Onda:
         like = self._source.mean
         with self._lock:
             self._restart_watch(resting=False)
-            self._switch_to(Statistics(online.mean.to(like), online.variance.to(like)))
+            self._switch_to(online.to(like))
             self._status.frames = counters.get("frames", 0)
             self._status.updates = counters.get("updates", 0)
 
@@ -467,8 +477,13 @@ class Onda:
             self._watch.restart(self.config, resting=resting)
         self._status.agreement = math.nan
 
-    def _forget(self) -> None:
+    def _restart_estimates(self) -> None:
         self._generation += 1
+        if self._refinement is not None:
+            self._refinement.restart()
+
+    def _forget(self) -> None:
+        self._restart_estimates()
         self._since_update = 0
         self._memory.clear()
         if self._watch is not None:

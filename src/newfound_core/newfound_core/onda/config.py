@@ -29,6 +29,9 @@ class OndaConfig:
     # stays, as in the thesis.
     settled_momentum: float | None = None
 
+    # Adam's step of scale and bias with every update (see refinement.py); 0: they stay.
+    refine_rate: float = 0.0
+
     # Frames of an update come from a memory balanced over predicted classes.
     balanced: bool = True
     memory_size: int = 64
@@ -58,6 +61,9 @@ class OndaConfig:
             "estimator must be 'batch' or 'streaming'": self.estimator in ("batch", "streaming"),
             "layers must be all, auto or last:n with n at least 1": is_layer_choice(self.layers),
             "positions_per_frame must be at least 1": self.positions_per_frame >= 1,
+            "refine_rate must not be negative, and needs the estimator batch": (
+                self.refine_rate == 0 or (self.refine_rate > 0 and self.estimator == "batch")
+            ),
             "memory_size must be at least 2": self.memory_size >= 2,
             "anchor_online_share must be in (0, 1]": 0 < self.anchor_online_share <= 1,
             "confidence_drop must be in [0, 1)": 0 <= self.confidence_drop < 1,

@@ -97,6 +97,8 @@ class Folding(ABC):
             self._beta[rows] = _values(norm.bias, 0.0)
             self._bias[rows] = _values(pair.before.bias, 0.0)
             self._folded[rows] = True
+        if layers.has_affine:  # another domain's may serve at the moment
+            self._gamma, self._beta = layers.source_affine()
 
     @abstractmethod
     def run(self, images: Tensor, *, observe: bool) -> Any:
@@ -109,9 +111,11 @@ class Folding(ABC):
     @torch.no_grad()
     def refresh(self, statistics: Statistics) -> None:
         """Serve with these statistics from the next pass on."""
-        scale = self._gamma * (statistics.variance + self._layers.eps).rsqrt()
+        gamma = self._gamma if statistics.scale is None else statistics.scale
+        beta = self._beta if statistics.bias is None else statistics.bias
+        scale = gamma * (statistics.variance + self._layers.eps).rsqrt()
         self._scale = torch.where(self._folded, scale, 1.0)
-        self._offset = torch.where(self._folded, self._beta - statistics.mean * scale, 0.0)
+        self._offset = torch.where(self._folded, beta - statistics.mean * scale, 0.0)
         self._shift.copy_(self._offset + self._bias * self._scale)
         self._statistics = statistics
         self._write_weights()

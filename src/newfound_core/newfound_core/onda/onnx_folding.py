@@ -24,10 +24,11 @@ import torch
 from torch import Tensor
 
 from newfound_core.errors import ConfigError
-from newfound_core.export import OnnxGraph, relative_difference, trace_onnx
+from newfound_core.export import OnnxGraph, relative_difference
 from newfound_core.onda.folding import FoldedNetwork, Folding, Pair, SampleTable, fold
 from newfound_core.onda.onnx_weights import FoldedTensor, InPlaceWeights
 from newfound_core.onda.statistics import NormalizationLayers, Statistics
+from newfound_core.onnx_graphs import GRAPHS
 from newfound_core.onnx_runtime import INPUT_NAME
 
 PHASES = 4  # sessions with grids at other places
@@ -57,8 +58,7 @@ class OnnxFolding(Folding):
         super().__init__(layers, twin.pairs)
         self.learn_every = learn_every
         maps = _map_sizes(twin, frame)
-        twin.randomize()
-        graph = trace_onnx(twin.network, frame)
+        graph = GRAPHS.of_folded(twin, frame)
         self._names, self._rebuild = list(graph.names), graph.rebuild
         model = _parsed(graph)
         nodes = _nodes(layers, twin, model)

@@ -223,17 +223,18 @@ class Prior:
     as many frames as the others: what a domain really is like is news by then.
     """
 
-    def __init__(self, frames: float | None = None) -> None:
-        if frames is not None and not 0 <= frames < math.inf:
-            raise ConfigError(f"prior_frames must be 0 or more, got {frames}")
+    def __init__(self, frames: Tensor | None = None) -> None:
+        """`frames` are one number, or one for each row."""
+        if frames is not None and not bool((frames.isfinite() & (frames >= 0)).all()):
+            raise ConfigError(f"prior_frames must be 0 or more, got {frames.tolist()}")
         self._frames, self._seen = frames, 0.0
 
-    def momentum(self, usual: float, frames: int) -> float:
+    def momentum(self, usual: float, frames: int) -> Tensor | float:
         """The momentum of an update of so many frames, which is about to be made."""
         if self._frames is None:
             return usual
         self._seen += frames
-        return max(usual, frames / (self._frames + self._seen))
+        return (frames / (self._frames + self._seen)).clamp_min(usual)
 
     def frames_due(self, usual: int) -> int:
         """How many frames the next update is of."""

@@ -2,23 +2,27 @@
 """The normalisation statistics of a whole network as two flat vectors.
 
 A row is one channel of one domain of one layer; plain batch normalisation has one domain.
-Flat vectors make merging, mixing, saving and comparing statistics one operation each.
+Flat vectors make merging, mixing, saving and comparing statistics one operation each. They may
+carry the scale and bias of a domain (full AdaGraph); without, those of the source serve.
 
 Drift from the source is the symmetric KL divergence of the channels' Gaussians. On disk adapted
 statistics are one safetensors file that fits one network only.
 """
 
+import copy
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from newfound_core.errors import BackboneError, CheckpointError, DataError
+from newfound_core.errors import BackboneError, CheckpointError, ConfigError, DataError
 from newfound_core.normalization import DomainBatchNorm
 from newfound_core.onda.config import OndaConfig, adapting_layers
 from newfound_core.storage import write_bytes
@@ -26,17 +30,29 @@ from newfound_core.storage import write_bytes
 
 @dataclass(frozen=True)
 class Statistics:
-    """Mean and variance of every row."""
+    """Mean and variance of every row, and what comes after normalising by them."""
 
     mean: Tensor  # [rows]
     variance: Tensor  # [rows]
+    scale: Tensor | None = None  # [rows]; None: the source's, as of bias
+    bias: Tensor | None = None
 
     def lerp(self, other: "Statistics", share: Tensor | float) -> "Statistics":
-        """(1 - share) self + share other."""
+        """(1 - share) self + share other, with scale and bias of the other if it has them."""
         return Statistics(
             self.mean + share * (other.mean - self.mean),
             self.variance + share * (other.variance - self.variance),
+            self.scale if other.scale is None else other.scale,
+            self.bias if other.bias is None else other.bias,
         )
+
+    def to(self, like: Tensor) -> "Statistics":
+        """The same with the type and device of another tensor."""
+        return Statistics(**{name: t.to(like) for name, t in self.tensors().items()})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that there are, by name."""
+        return {name: t for name, t in vars(self).items() if t is not None}
 
 
 class NormalizationLayers:
@@ -69,6 +85,7 @@ class NormalizationLayers:
         self.row_channel = self._row_channel().to(device)
         self.eps = torch.tensor([float(m.eps) for m in self.modules]).to(device)[self.row_layer]
         self.plain = all(k == 1 for k in self.domains)
+        self._source_affine: tuple[Tensor, Tensor] | None = None  # while another one serves
 
     def _row_channel(self) -> Tensor:
         """Place of each row in a vector with one value per layer and channel."""
@@ -97,16 +114,56 @@ class NormalizationLayers:
         ]
         return torch.cat(parts)
 
+    def of_layers(self, values: float | Sequence[float]) -> Tensor:
+        """One number for all rows, or that of its layer for each row, [rows]."""
+        each = torch.tensor(values, device=self.eps.device, dtype=self.eps.dtype)
+        if each.ndim == 0:
+            return each
+        if each.shape != (len(self.names),):
+            raise ConfigError(
+                f"expected one number, or one for each of the {len(self.names)} normalisation "
+                f"layers, got {len(each)}"
+            )
+        return each[self.row_layer]
+
     def read(self) -> Statistics:
         """A copy of the statistics that the network uses now."""
         return Statistics(
             torch.cat([_mean(m).detach().reshape(-1) for m in self.modules]),
             torch.cat([_variance(m).detach().reshape(-1) for m in self.modules]),
+            *(() if self._source_affine is None else self._read_affine()),
         )
+
+    @property
+    def has_affine(self) -> bool:
+        """Whether each row has a scale and a bias of its own, as in plain layers."""
+        return self.plain and all(isinstance(m.weight, Tensor) for m in self.modules)
+
+    def source_affine(self) -> tuple[Tensor, Tensor]:
+        """Scale and bias of every row, [rows] each, as the network was given."""
+        return self._read_affine() if self._source_affine is None else self._source_affine
+
+    def _read_affine(self) -> tuple[Tensor, Tensor]:
+        scale, bias = (
+            torch.cat([_values(m, name) for m in self.modules]) for name in ("weight", "bias")
+        )
+        return scale, bias
+
+    def _write_affine(self, scale: Tensor, bias: Tensor) -> None:
+        for index, module in enumerate(self.modules):
+            rows = self.rows(index)
+            _values(module, "weight").copy_(scale[rows])
+            _values(module, "bias").copy_(bias[rows])
 
     @torch.no_grad()
     def write(self, statistics: Statistics) -> None:
         """Let the network use `statistics` from its next pass on."""
+        if statistics.scale is not None and statistics.bias is not None:
+            self._source_affine = self.source_affine()
+            self._write_affine(statistics.scale, statistics.bias)
+        elif self._source_affine is not None:
+            self._write_affine(*self._source_affine)
+            self._source_affine = None
         start = 0
         for module in self.modules:
             mean, variance = _mean(module), _variance(module)
@@ -117,12 +174,16 @@ class NormalizationLayers:
 
     def check(self, statistics: Statistics) -> None:
         """A DataError unless these are statistics of this network."""
-        rows, shapes = len(self.row_layer), (statistics.mean.shape, statistics.variance.shape)
-        if shapes != ((rows,), (rows,)) or not _valid(statistics.mean, statistics.variance):
+        rows, tensors = len(self.row_layer), statistics.tensors()
+        if any(t.shape != (rows,) for t in tensors.values()) or not _valid(tensors):
             raise DataError(
                 f"expected {rows} finite means and variances that are not negative, got shapes "
-                f"{[list(shape) for shape in shapes]}: they belong to another network"
+                f"{[list(t.shape) for t in tensors.values()]}: they belong to another network"
             )
+        if (statistics.scale is None) != (statistics.bias is None) or (
+            statistics.scale is not None and not self.has_affine
+        ):
+            raise DataError("this network takes no scale and bias of a domain, or one is missing")
 
     def fingerprint(self, source: Statistics) -> str:
         """Digest of the network's layers, parameters and source statistics."""
@@ -149,6 +210,20 @@ def _repeated(times: list[int]) -> Tensor:
 def _has_statistics(module: nn.Module) -> bool:
     kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, DomainBatchNorm)
     return isinstance(module, kinds) and module.running_mean is not None
+
+
+def _values(module: nn.Module, name: str) -> Tensor:
+    """A layer's weight or bias."""
+    values = getattr(module, name)
+    assert isinstance(values, Tensor)
+    return values.detach().view(-1)
+
+
+def twin_of(network: nn.Module) -> nn.Module:
+    """A copy that shares all parameters but scale and bias of the normalisation layers."""
+    own = {id(p) for m in network.modules() if _has_statistics(m) for p in m.parameters()}
+    shared: dict[int, Any] = {id(p): p for p in network.parameters() if id(p) not in own}
+    return copy.deepcopy(network, shared)
 
 
 def _mean(module: nn.Module) -> Tensor:
@@ -205,7 +280,7 @@ def write_state(
     config: OndaConfig,
 ) -> None:
     """Write the file in one step: a crash leaves the old one or the new one, never half."""
-    tensors = {"mean": online.mean.cpu(), "variance": online.variance.cpu()}
+    tensors = {name: tensor.cpu() for name, tensor in online.tensors().items()}
     metadata = {
         "format": FORMAT,
         "network": fingerprint,
@@ -239,17 +314,13 @@ def read_state(
             f"{adapting}: statistics fit only the layers before them that they were made with. "
             "Set `layers` to what it was, or delete the file to start from the source"
         )
-    mean, variance = tensors.get("mean"), tensors.get("variance")
-    if set(tensors) != {"mean", "variance"} or mean is None or variance is None:
+    if set(tensors) not in ({"mean", "variance"}, {"mean", "variance", "scale", "bias"}):
         raise CheckpointError(f"{path} holds {sorted(tensors)}, expected mean and variance")
-    rows = len(layers.row_layer)
-    good = mean.shape == variance.shape == (rows,) and _valid(mean, variance)
-    if not good:
-        raise CheckpointError(
-            f"{path} is damaged: expected {rows} finite means and variances that are not "
-            f"negative, found shapes {list(mean.shape)} and {list(variance.shape)}"
-        )
-    return Statistics(mean, variance), _counters(path, metadata)
+    try:
+        layers.check(found := Statistics(**tensors))
+    except DataError as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from error
+    return found, _counters(path, metadata)
 
 
 def _open(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -260,9 +331,9 @@ def _open(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise CheckpointError(f"{path} cannot be read as adapted statistics: {error}") from error
 
 
-def _valid(mean: Tensor, variance: Tensor) -> bool:
-    finite = torch.isfinite(mean).all() and torch.isfinite(variance).all()
-    return bool(finite and (variance >= 0).all())
+def _valid(tensors: dict[str, Tensor]) -> bool:
+    finite = all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values())
+    return finite and bool((tensors["variance"] >= 0).all())
 
 
 def _counters(path: Path, metadata: dict[str, str]) -> dict[str, int]:

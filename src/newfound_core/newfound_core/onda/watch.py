@@ -18,7 +18,6 @@ At rest the source serves, and watching costs nothing. While the network adapts,
 a few frames of every update run through the source too.
 """
 
-import copy
 import math
 import threading
 from collections import Counter, deque
@@ -30,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from newfound_core.onda.config import OndaConfig
-from newfound_core.onda.statistics import NormalizationLayers
+from newfound_core.onda.statistics import NormalizationLayers, twin_of
 
 CHECKED = 3  # images of an update that the source predicts too
 RECENT = 30  # images by which agreement is judged, and at least so many for the need to adapt
@@ -73,8 +72,7 @@ class Watch:
 
     def __init__(self, layers: NormalizationLayers, logits: Callable[[Any], Tensor]) -> None:
         """The network has its source statistics now; the twin keeps them."""
-        shared: dict[int, Any] = {id(p): p for p in layers.network.parameters()}
-        self._source = copy.deepcopy(layers.network, shared)
+        self._source = twin_of(layers.network)
         self._logits = logits
         # On held-out images of the source; None: not known, so the need cannot be judged.
         self._usual: float | None = getattr(layers.network, "source_confidence", None)

@@ -6,7 +6,9 @@
     ros2 run newfound_core package inspect mug.nfp
     ros2 run newfound_core package import ROOT mug.nfp
 
-ROOT is a knowledge base. While a detector uses it, import through that node's service instead.
+ROOT is the knowledge base of a detector or a segmenter. While that node uses it, import through
+the node's service instead. Or it is a folder of tasks, of which one is exported or added: import
+needs their --base then.
 Files may be addresses of any store that fsspec knows, such as s3://bucket/mug.nfp.
 """
 
@@ -17,12 +19,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from newfound_core.errors import NewfoundError, StorageError
+from newfound_core.checkpoint import JSON_NAME
+from newfound_core.errors import DataError, NewfoundError, StorageError
+from newfound_core.knowledge.segments import METHOD as SEGMENTATION
 from newfound_core.learning.job import JobState
-from newfound_core.packages.archive import MOST_BYTES, check_trust, pack, unpack
+from newfound_core.packages.archive import MOST_BYTES, PackageError, check_trust, pack, unpack
 from newfound_core.packages.classes import export_class, import_class
 from newfound_core.packages.keys import SIGNING_NAME, SigningKey, default_keys
-from newfound_core.storage import write_bytes
+from newfound_core.packages.segments import export_segment, import_segment
+from newfound_core.packages.tasks import export_task, import_task
+from newfound_core.storage import read_json, write_bytes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,19 +54,29 @@ def _parser() -> argparse.ArgumentParser:
     keys.add_argument("--keys", type=Path, default=default_keys(), help="folder of keys")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("keygen", parents=[keys], help="make this robot's signing key")
-    export = commands.add_parser("export", parents=[keys], help="write a class to a file")
-    export.add_argument("root", type=Path, help="knowledge base, or open-world checkpoint")
-    export.add_argument("label")
+    export = commands.add_parser(
+        "export", parents=[keys], help="write a class or a task to a file"
+    )
+    export.add_argument(
+        "root", type=Path, help="knowledge base, its checkpoint, or folder of tasks"
+    )
+    export.add_argument("label", help="the class, or the task's folder")
     export.add_argument("file")
     export.add_argument("--robot", default=socket.gethostname(), help="who gives it away")
     export.add_argument("--unsigned", action="store_true", help="others will not trust it")
     inspect = commands.add_parser("inspect", parents=[keys], help="show what a package holds")
     inspect.add_argument("file")
-    load = commands.add_parser("import", parents=[keys], help="learn a packaged class")
-    load.add_argument("root", type=Path, help="knowledge base that no node is using")
+    load = commands.add_parser(
+        "import", parents=[keys], help="learn a packaged class, or add a task"
+    )
+    load.add_argument(
+        "root", type=Path, help="knowledge base that no node is using, or folder of tasks"
+    )
     load.add_argument("file")
     load.add_argument("--unsigned", action="store_true", help="needs no trusted signature")
     load.add_argument("--extend", action="store_true", help="a known class gets further views")
+    load.add_argument("--base", default="", help="of a task: checkpoint, weights or imagenet")
+    load.add_argument("--replace", action="store_true", help="a task of that name is exchanged")
     return parser
 
 
@@ -73,13 +89,17 @@ def _keygen(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    current = options.root / "current"
-    version = current if current.exists() else options.root
-    package = export_class(version, options.label, options.robot)
+    version, task = _version(options.root), options.root / options.label
+    if (task / JSON_NAME).is_file():
+        package = export_task(task, options.robot)
+    else:
+        export = export_segment if _is_segmenter(version) else export_class
+        package = export(version, options.label, options.robot)
     key = None if options.unsigned else SigningKey.load(options.keys)
     content = pack(package, key)
     _write(options.file, content)
-    print(f"{package.name!r}, {len(package.files)} images, {len(content)} bytes: {options.file}")
+    files = f"{len(package.details['images'])} images, " if "images" in package.details else ""
+    print(f"{package.name!r}, {files}{len(content)} bytes: {options.file}")
     return 0
 
 
@@ -98,9 +118,34 @@ def _inspect(options: argparse.Namespace) -> int:
 def _import(options: argparse.Namespace) -> int:
     package = unpack(_read(options.file))
     check_trust(package, options.keys, require_signature=not options.unsigned)
-    status = import_class(options.root, package, extend=options.extend)
+    if package.kind == "task_delta":
+        if not options.base:
+            raise PackageError("it holds a task: give the network it belongs to as --base")
+        folder = import_task(options.root, package, options.base, replace=options.replace)
+        print(f"{package.name!r}: {folder}")
+        return 0
+    if not _is_segmenter(_version(options.root)):
+        status = import_class(options.root, package, extend=options.extend)
+    elif options.extend:
+        raise PackageError("a segmenter learns a class once: it cannot be extended")
+    else:
+        status = import_segment(options.root, package)
     print(f"{status.label!r}: {status.state} {status.message}".strip())
     return 0 if status.state is JobState.DONE else 3
+
+
+def _version(root: Path) -> Path:
+    """The version in use of a knowledge base; anything else as it is."""
+    current = root / "current"
+    return current if current.exists() else root
+
+
+def _is_segmenter(version: Path) -> bool:
+    """Whether a segmentation network is there; what is there instead, its reader says."""
+    try:
+        return read_json(version / JSON_NAME).get("method") == SEGMENTATION
+    except (DataError, OSError):
+        return False
 
 
 def _read(address: str) -> bytes:

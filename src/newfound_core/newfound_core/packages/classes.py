@@ -7,7 +7,6 @@ what does not fit is rejected and leaves everything as it was.
 """
 
 import time
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,13 @@ from newfound_core.checkpoint import MEMORY_NAME
 from newfound_core.errors import NewfoundError
 from newfound_core.knowledge.contents import Knowledge, read_knowledge, write_learned_in
 from newfound_core.knowledge.knowledge_base import KnowledgeBase
-from newfound_core.knowledge.labels import find_label, label_problem, normalise_label
-from newfound_core.learning.job import Job, JobFolders, JobState, JobStatus, LearningOptions
-from newfound_core.learning.learn import finish_job
+from newfound_core.knowledge.labels import find_label, normalise_label
+from newfound_core.learning.job import Job, JobStatus, LearningOptions
 from newfound_core.open_world.memory import Memory, Sample
 from newfound_core.open_world.memory_store import encoded, load_memory, sample_id
 from newfound_core.packages.archive import Package, PackageError
+from newfound_core.packages.imports import learn_here, listed_images, package_source
 
-MOST_IMAGES = 200
 _MOST_PIXELS = 16_000_000  # of one image
 
 
@@ -54,15 +52,7 @@ def _package(memory: Memory, label: str, robot: str) -> Package:
 
 def class_images(package: Package) -> dict[str, bytes]:
     """The images of a class, by names that a job takes; a PackageError if it is none."""
-    if package.kind != "class":
-        raise PackageError(f"it holds a {package.kind}, no class")
-    if problem := label_problem(normalise_label(package.name)):
-        raise PackageError(problem)
-    entries = package.details.get("images")
-    if set(package.details) != {"images"} or not isinstance(entries, list) or not entries:
-        raise PackageError("it lists no images")
-    if len(entries) > MOST_IMAGES:
-        raise PackageError(f"it has {len(entries)} images, at most {MOST_IMAGES} are taken")
+    entries = listed_images(package, "class")
     found: dict[str, bytes] = {}
     for entry in entries:
         if not isinstance(entry, dict) or set(entry) != {"file", "held_out"}:
@@ -70,15 +60,15 @@ def class_images(package: Package) -> dict[str, bytes]:
         name = entry["file"]
         if not isinstance(name, str) or name not in package.files:
             raise PackageError(f"the image {str(name)[:100]!r} is not in it")
-        _check_image(name, package.files[name])
+        check_image(name, package.files[name])
         found[name.removeprefix("images/")] = package.files[name]
     if set(package.files) != {entry["file"] for entry in entries}:
         raise PackageError("it has files that are no images of the class")
     return found
 
 
-def _check_image(name: str, content: bytes) -> None:
-    """Refuse what is no picture, or one that would not fit into memory."""
+def check_image(name: str, content: bytes) -> tuple[int, int]:
+    """Width and height; refuse what is no picture, or one that would not fit into memory."""
     size = image_size(content)
     if size is None:
         raise PackageError(f"{name} is no image")
@@ -88,6 +78,7 @@ def _check_image(name: str, content: bytes) -> None:
         Sample(content, "").pixels()
     except NewfoundError as error:
         raise PackageError(f"{name} cannot be decoded: {error}") from error
+    return size
 
 
 def image_size(content: bytes) -> tuple[int, int] | None:
@@ -119,28 +110,13 @@ def import_class(
         if known is not None and not extend:
             raise PackageError(f"a class {known!r} is known already: --extend adds to it")
         label = known or label
+        expected = [*knowledge.labels, *([] if known else [label])]
+        none = torch.zeros(knowledge.model.head.dimension)
+        lights = {**knowledge.learned_in, **({} if known else {label: none})}
         sources = dict.fromkeys(images, package_source(package))
-        folders = JobFolders(root / "jobs")
         job = Job(label, options=options or LearningOptions(), sources=sources)
-        name = folders.create(job, images)
-        result = finish_job(folders[name].path)
-        status = JobStatus.ended(name, label, result)
-        if result.state is JobState.DONE:
-            expected = [*knowledge.labels, *([] if known else [label])]
-            none = torch.zeros(knowledge.model.head.dimension)
-            lights = {**knowledge.learned_in, **({} if known else {label: none})}
-            write_learned_in(folders[name].result_path, lights)
-            reason = f"imported {label!r}"
-            version = base.adopt(folders[name].result_path, expected, reason, name)
-            base.switch(version)
-            status = replace(status, version=version)
-        folders.finish(name, status)
-        return status
+        return learn_here(
+            base, job, (images,), expected, lambda result: write_learned_in(result, lights)
+        )
     finally:
         base.close()
-
-
-def package_source(package: Package) -> str:
-    """What the memory says of where an image came from."""
-    robot = package.provenance.get("robot", "")
-    return f"package {package.digest[:12]} {robot}".strip()

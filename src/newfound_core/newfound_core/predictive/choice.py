@@ -7,7 +7,7 @@ those of a few of its images at a time, as a robot has them when it arrives.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,16 +20,24 @@ from newfound_core.predictive.regression import RegressionConfig
 FEWEST_NODES = 3  # to leave one out of
 FRAMES = 5  # images behind the measured fields of a domain left out
 DRAWS = 3
+STEADY = 0.1  # of a field's range: usual changes where it was the same in all images of a domain
 _KERNELS = tuple(RegressionConfig("kernel", sigma) for sigma in (0.03, 0.1, 0.3))
 _RIDGES = (0.03, 0.1, 0.3, 1.0)
+_GAUSSIANS = tuple(
+    RegressionConfig("gaussian", sigma, ridge)
+    for sigma in (0.5, 1.0, 2.0, 4.0)
+    for ridge in (0.01, 0.1)
+)
 CANDIDATES: dict[Known, tuple[RegressionConfig, ...]] = {
     "described": (
         *_KERNELS,
         *(RegressionConfig("additive", ridge=ridge) for ridge in (0.0, *_RIDGES)),
+        *_GAUSSIANS,
     ),
     "measured": (
         *_KERNELS,
         *(RegressionConfig("additive", ridge=ridge) for ridge in _RIDGES),
+        *_GAUSSIANS,
     ),
     "both": tuple(
         replace(one, measured_weight=weight)
@@ -37,6 +45,7 @@ CANDIDATES: dict[Known, tuple[RegressionConfig, ...]] = {
         for one in (
             RegressionConfig("kernel"),
             *(RegressionConfig("additive", ridge=ridge) for ridge in _RIDGES),
+            *_GAUSSIANS,
         )
     ),
 }
@@ -44,20 +53,25 @@ CANDIDATES: dict[Known, tuple[RegressionConfig, ...]] = {
 Measurements = Sequence[dict[str, float]]  # of some images of one domain
 
 
-def leave_one_out(
-    graph: DomainGraph, layers: NormalizationLayers, queries: Sequence[Sequence[Metadata]]
-) -> float:
-    """Mean drift between each node and its prediction from the others, in nats.
+@dataclass(frozen=True)
+class LeftOut:
+    """A node, the graph as if it had never been seen, and descriptions to predict it from."""
 
-    `queries` are descriptions of each node, which is predicted from each of them.
-    """
+    own: Statistics
+    others: DomainGraph
+    queries: Sequence[Metadata]
+
+
+def leave_one_out(
+    left_out: Sequence[LeftOut], layers: NormalizationLayers, config: GraphConfig
+) -> float:
+    """Mean drift between each node and its prediction from the others, in nats."""
     found = []
-    for index, of_node in enumerate(queries):
-        others = graph.without(index)
-        own = Statistics(graph.mean[index], graph.variance[index])
-        for metadata in of_node:
+    for node in left_out:
+        others = node.others.with_config(config)
+        for metadata in node.queries:
             predicted = others.predict(metadata).statistics
-            found.append(measure_drift(layers, own, predicted).mean)
+            found.append(measure_drift(layers, node.own, predicted).mean)
     return float(np.mean(found))
 
 
@@ -72,15 +86,19 @@ def choose_config(
     scores: dict[str, dict[str, float]] = {}
     if len(graph.nodes) < FEWEST_NODES:
         return config, {}
+    without = [graph.without(index) for index in range(len(graph.nodes))]
     for kind, candidates in CANDIDATES.items():
         if (kind != "described" and not graph.schema.measured) or (
             kind != "measured" and not graph.schema.described
         ):
             continue
-        queries = [_queries(graph, i, kind, m, seed) for i, m in enumerate(measurements)]
+        left_out = [
+            LeftOut(graph.own(i), without[i], _queries(graph, i, kind, measured, seed))
+            for i, measured in enumerate(measurements)
+        ]
         tried = {
             _name(candidate): leave_one_out(
-                graph.with_config(config.with_regression(kind, candidate)), layers, queries
+                left_out, layers, config.with_regression(kind, candidate)
             )
             for candidate in candidates
         }
@@ -115,6 +133,10 @@ def with_changes(graph: DomainGraph, measurements: Sequence[Measurements]) -> Do
     within = np.concatenate([values - values.mean(0) for values in each])
     covariance = within.T @ within / len(within)
     covariance += np.diag(1e-3 * covariance.diagonal() + 1e-8)  # fields that are nearly one
+    # What a camera reports may be written down once for a domain: then a tenth of its range is
+    # usual.
+    still = np.array([STEADY * (f.high - f.low) or 1.0 for f in graph.schema.measured])
+    covariance += np.diag(np.where(np.ptp(within, axis=0) < 1e-9, still**2, 0.0))
     root = np.linalg.cholesky(np.linalg.inv(covariance)).T
     known = replace(graph.config, whitening=tuple(map(tuple, root.tolist())))
     graph, generator = graph.with_config(known), np.random.default_rng(0)
@@ -135,14 +157,20 @@ def change_of_all(graph: DomainGraph, before: Metadata, images: Measurements) ->
 def change(graph: DomainGraph, before: Metadata, now: Metadata) -> float:
     """How far measured fields have moved, by how they vary within a domain.
 
-    A Mahalanobis distance, divided by the root of their number: 1 is usual within a domain.
+    A Mahalanobis distance, divided by the root of their number: 1 is usual within a domain. A
+    field that is not known of both has not moved.
     """
-    moved = [float(now[f.name]) - float(before[f.name]) for f in graph.schema.measured]
+    both = before.keys() & now.keys()
+    moved = [
+        float(now[f.name]) - float(before[f.name]) if f.name in both else 0.0
+        for f in graph.schema.measured
+    ]
     white = np.array(graph.config.whitening) @ np.array(moved)
     return float(np.sqrt(np.mean(np.square(white))))
 
 
 def _name(config: RegressionConfig) -> str:
-    kernel = config.regression == "kernel"
-    shown = f"sigma {config.sigma:g}" if kernel else f"ridge {config.ridge:g}"
-    return f"{config.regression}, {shown}, measured weight {config.measured_weight:g}"
+    shown = {"sigma": config.sigma, "ridge": config.ridge}
+    shown.pop({"kernel": "ridge", "additive": "sigma"}.get(config.regression, ""), None)
+    values = ", ".join(f"{name} {value:g}" for name, value in shown.items())
+    return f"{config.regression}, {values}, measured weight {config.measured_weight:g}"

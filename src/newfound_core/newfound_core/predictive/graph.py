@@ -7,12 +7,16 @@ statistics of every normalisation layer; a new domain T takes weighted means of 
     theta_T = sum_v w_v(T) theta_v,       sum_v w_v = 1,
 
 with the weights of regression.py. `kernel` averages variances as they are, as the thesis does;
-`additive`, whose weights may be negative, averages their logarithms.
+the others, whose weights may be negative, average their logarithms. Where nodes have a scale and
+a bias of their own ("Full" in the thesis), these are averaged in the same way; a node's own are
+
+    nu_v^G = sum_k e_vk nu_k        with the edges e of `regression.edge_weights`.
 
 Far from all domains a regression knows nothing. Where the nearest one is farther than any known
 domain is from its own neighbour, the weights blend into equal ones, and the prediction says so.
 """
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -25,7 +29,7 @@ from torch import Tensor
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.onda.statistics import Statistics
 from newfound_core.predictive.metadata import Encoded, Metadata, Schema, Value
-from newfound_core.predictive.regression import RegressionConfig, weights
+from newfound_core.predictive.regression import RegressionConfig, edge_weights, weights
 
 SMALLEST_VARIANCE = 1e-8  # before the logarithm
 # What is known of a domain: fields that somebody wrote down, that were measured, or both.
@@ -48,11 +52,15 @@ class GraphConfig:
     described: RegressionConfig = field(default_factory=RegressionConfig)
     measured: RegressionConfig = field(default_factory=RegressionConfig)
     both: RegressionConfig = field(default_factory=RegressionConfig)
-    prior_frames: float | None = None  # that a prediction stands for when ONDA goes on from it
+    # Frames that a prediction stands for when ONDA goes on from it: of all layers, or of each.
+    prior_frames: float | tuple[float, ...] | None = None
     # A change of measured fields that hardly two images of one domain show, and the matrix
     # [measured, measured] that makes such changes comparable: see choice.change.
     change_threshold: float = 3.0
     whitening: tuple[tuple[float, ...], ...] = ()
+    # Along which edges nodes share scale and bias: "graph", the thesis's "Full", or "none", its
+    # "SB". Nothing where they have none of their own.
+    node_edges: Literal["graph", "none"] = "graph"
 
     def with_regression(self, known: Known, regression: RegressionConfig) -> "GraphConfig":
         """The same with another regression for one kind of knowledge."""
@@ -65,7 +73,9 @@ class GraphConfig:
         kinds = ("described", "measured", "both")
         matrix = tuple(map(tuple, values["whitening"]))
         regressions = {name: RegressionConfig(**values[name]) for name in kinds}
-        return cls(**dict(values) | {"whitening": matrix} | regressions)
+        prior = values["prior_frames"]
+        prior = tuple(prior) if isinstance(prior, list | tuple) else prior
+        return cls(**dict(values) | {"whitening": matrix, "prior_frames": prior} | regressions)
 
 
 @dataclass(frozen=True)
@@ -90,20 +100,22 @@ class DomainGraph:
         mean: Tensor,
         variance: Tensor,
         config: GraphConfig | None = None,
+        *,
+        scale: Tensor | None = None,
+        bias: Tensor | None = None,
     ) -> None:
-        """`mean` and `variance` are [nodes, rows]."""
+        """`mean` and `variance` are [nodes, rows], as are `scale` and `bias` if there are any."""
         if len(nodes) < 2:
             raise ConfigError(
                 f"a graph needs at least two domains, got {len(nodes)}: with the source alone "
                 "this is train-source"
             )
-        if mean.shape != variance.shape or len(mean) != len(nodes):
-            raise DataError(
-                f"{len(nodes)} domains have statistics of shapes {list(mean.shape)} and "
-                f"{list(variance.shape)}"
-            )
+        shapes = [list(t.shape) for t in (mean, variance, scale, bias) if t is not None]
+        if len({tuple(s) for s in shapes}) > 1 or len(mean) != len(nodes):
+            raise DataError(f"{len(nodes)} domains have statistics of shapes {shapes}")
         self.schema, self.nodes = schema, tuple(nodes)
         self.mean, self.variance = mean, variance
+        self.scale, self.bias = scale, bias
         self.config = config or GraphConfig()
         self._encoded = np.stack([schema.encode(node.metadata).columns for node in nodes])
         if not np.isfinite(self._encoded).all():
@@ -115,9 +127,10 @@ class DomainGraph:
     def predict(self, metadata: Metadata) -> Prediction:
         """Statistics for a domain of this description, which may be incomplete."""
         encoded = self.schema.encode(metadata)
-        if (same := self._same(metadata)) is not None:
+        if (same := self._same(encoded)) is not None:
             found = np.eye(len(self.nodes))[same]
-            return self._composed(found, 0.0, False, (), RegressionConfig())
+            composed = self._composed(found, 0.0, False, (), RegressionConfig())
+            return replace(composed, statistics=self.own(same))
         kind = self.known(encoded)
         settings = getattr(self.config, kind)
         one, others, unseen = self._compared(encoded, metadata, kind)
@@ -140,22 +153,19 @@ class DomainGraph:
     def uses_measured(self, metadata: Metadata) -> bool:
         """Whether measured fields would change the prediction for this description."""
         given = {f.name: metadata[f.name] for f in self.schema.described if f.name in metadata}
-        if not self.schema.measured or self._same(given) is not None:
+        encoded = self.schema.encode(given)
+        if not self.schema.measured or self._same(encoded) is not None:
             return False
-        described = self.schema.encode(given).known.any()
-        return not described or self.config.both.measured_weight > 0
+        return not encoded.known.any() or self.config.both.measured_weight > 0
 
-    def _same(self, metadata: Metadata) -> int | None:
+    def _same(self, encoded: Encoded) -> int | None:
         """The node with exactly this description, if fields are described at all."""
-        names = [f.name for f in self.schema.described]
-        if not names or any(name not in metadata for name in names):
+        described = ~self._is_measured
+        if not described.any():
             return None
-        for index, node in enumerate(self.nodes):
-            fields = (self.schema.field(name) for name in names)
-            if all(_equal(f.encode(metadata[f.name]), f.encode(node.metadata[f.name]))
-                   for f in fields):  # fmt: skip
-                return index
-        return None
+        nodes = self._encoded[:, described]
+        same = np.isclose(nodes, encoded.columns[described], atol=1e-12).all(1)
+        return int(same.argmax()) if same.any() else None
 
     def _compared(
         self, encoded: Encoded, metadata: Metadata, kind: Known
@@ -213,15 +223,33 @@ class DomainGraph:
     def composed(self, found: np.ndarray, settings: RegressionConfig) -> Statistics:
         """Weighted means of the nodes' statistics."""
         weight = torch.from_numpy(found).to(self.mean)
+        affine = self._affine(weight)
         mean = weight @ self.mean
-        if settings.regression == "additive":
-            return Statistics(
-                mean, (weight @ self.variance.clamp_min(SMALLEST_VARIANCE).log()).exp()
-            )
+        if settings.regression != "kernel":
+            logarithm = weight @ self.variance.clamp_min(SMALLEST_VARIANCE).log()
+            return Statistics(mean, logarithm.exp(), *affine)
         variance = weight @ self.variance
         if settings.total_variance:
             variance = variance + weight @ (self.mean - mean).square()
-        return Statistics(mean, variance.clamp_min(0))
+        return Statistics(mean, variance.clamp_min(0), *affine)
+
+    def own(self, index: int) -> Statistics:
+        """The statistics of a node itself, its scale and bias mixed along the graph's edges."""
+        weight = torch.from_numpy(self.edges()[index]).to(self.mean)
+        return Statistics(self.mean[index], self.variance[index], *self._affine(weight))
+
+    def _affine(self, weight: Tensor) -> tuple[Tensor, ...]:
+        if self.scale is None or self.bias is None:
+            return ()
+        return weight @ self.scale, weight @ self.bias
+
+    def edges(self) -> np.ndarray:
+        """[nodes, nodes]: how scale and bias are shared in training, by what is described."""
+        if self.config.node_edges == "none":
+            return np.eye(len(self.nodes))
+        described = ~self._is_measured
+        columns = self._encoded[:, described] if described.any() else self._encoded
+        return edge_weights(columns)
 
     # Other graphs
 
@@ -234,11 +262,24 @@ class DomainGraph:
         nodes = [self.nodes[i] for i in indices]
         schema = self.schema.fitted([node.metadata for node in nodes])
         rows = torch.as_tensor(indices)
-        return DomainGraph(schema, nodes, self.mean[rows], self.variance[rows], self.config)
+        kept = {name: t[rows] for name, t in self.tensors().items()}
+        return DomainGraph(schema, nodes, config=self.config, **kept)
 
     def with_config(self, config: GraphConfig) -> "DomainGraph":
         """The same domains with another regression."""
-        return DomainGraph(self.schema, self.nodes, self.mean, self.variance, config)
+        other = copy.copy(self)
+        other.config = config
+        return other
+
+    def with_tensors(self, **tensors: Tensor) -> "DomainGraph":
+        """The same domains with other statistics, or with a scale and a bias."""
+        tensors = self.tensors() | tensors
+        return DomainGraph(self.schema, self.nodes, config=self.config, **tensors)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Mean, variance and, if there are any, scale and bias, [nodes, rows] each."""
+        found = {name: getattr(self, name) for name in ("mean", "variance", "scale", "bias")}
+        return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     def to_values(self) -> dict[str, Any]:
         """All but the statistics, as plain values for JSON."""
@@ -246,6 +287,7 @@ class DomainGraph:
             "schema": self.schema.to_values(),
             "nodes": [asdict(node) for node in self.nodes],
             "config": asdict(self.config),
+            "affine": self.scale is not None,
         }
 
 
@@ -279,10 +321,6 @@ def merge_equal(nodes: Sequence[Node], parts: Sequence[Statistics], schema: Sche
         merged.append(first if len(members) == 1 else joined)
         pooled.append(parts[members[0]] if len(members) == 1 else Statistics(mean, variance))
     return merged, pooled
-
-
-def _equal(one: np.ndarray | None, other: np.ndarray | None) -> bool:
-    return one is not None and other is not None and bool(np.allclose(one, other, atol=1e-12))
 
 
 def _nearest(one: np.ndarray, others: np.ndarray, unseen: float) -> float:

@@ -2,7 +2,8 @@
 """Fields that are read off an image, so that a domain is known with nothing written down.
 
 All are measured on the image at the network's size, so that the resolution of a camera does not
-matter. "border" is the outer eighth of the image on each side, which shows the background.
+matter. "border" is the outer eighth of the image on each side, which shows the background. What a
+camera reports of an image, as its exposure, can be a measured field beside these; see `Field`.
 """
 
 from collections.abc import Sequence
@@ -56,8 +57,9 @@ def measure(image: np.ndarray) -> dict[str, float]:
 
 
 def average(measurements: Sequence[dict[str, float]]) -> dict[str, float]:
-    """The mean of each field over several images."""
-    return {name: float(np.mean([m[name] for m in measurements])) for name in measurements[0]}
+    """The mean of each field that all of several images have."""
+    names = [name for name in measurements[0] if all(name in m for m in measurements)]
+    return {name: float(np.mean([m[name] for m in measurements])) for name in names}
 
 
 def _red_blue(means: Sequence[float] | np.ndarray) -> float:

@@ -39,7 +39,7 @@ class Field:
     high: float = 1.0
     period: float = 1.0  # of a cyclic field
     weight: float = 1.0
-    measured: bool = False  # read off images; see measured.py
+    measured: bool = False  # of each image: read off it (measured.py), or reported by the camera
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(self.values))
@@ -141,7 +141,7 @@ class Schema:
 
     @property
     def measured(self) -> tuple[Field, ...]:
-        """The fields that are read off images."""
+        """The fields that are measured with each image."""
         return tuple(field for field in self.fields if field.measured)
 
     def field(self, name: str) -> Field:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from newfound_core.backbones import Backbone
 from newfound_core.classifier import Classifier
@@ -16,15 +16,13 @@ from newfound_core.predictive.metadata import Schema
 
 
 class _NodeStatistics(nn.Module):
-    """The statistics of all nodes, [nodes, rows] each."""
+    """The statistics of all nodes, [nodes, rows] each, and with `affine` scale and bias."""
 
-    mean: Tensor
-    variance: Tensor
-
-    def __init__(self, nodes: int, rows: int) -> None:
+    def __init__(self, nodes: int, rows: int, *, affine: bool) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.zeros(nodes, rows))
-        self.register_buffer("variance", torch.ones(nodes, rows))
+        for name in ("mean", "variance", *(("scale", "bias") if affine else ())):
+            one = name in ("variance", "scale")
+            self.register_buffer(name, torch.full((nodes, rows), float(one)))
 
 
 class AdaGraphClassifier(Classifier):
@@ -49,7 +47,8 @@ class AdaGraphClassifier(Classifier):
         self._nodes = [Node(**node) for node in domain_graph["nodes"]]
         self._config = GraphConfig.from_values(domain_graph["config"])
         rows = len(NormalizationLayers(self).row_layer)
-        self.graph = _NodeStatistics(len(self._nodes), rows)
+        affine = bool(domain_graph.get("affine", False))
+        self.graph = _NodeStatistics(len(self._nodes), rows, affine=affine)
 
     @classmethod
     def around(cls, source: Classifier, graph: DomainGraph) -> "AdaGraphClassifier":
@@ -67,8 +66,8 @@ class AdaGraphClassifier(Classifier):
         )
         made.classifier, made.norm = source.classifier, source.norm
         made.rejection = source.rejection
-        made.graph.mean.copy_(graph.mean)
-        made.graph.variance.copy_(graph.variance)
+        for name, values in graph.tensors().items():
+            made.graph.get_buffer(name).copy_(values)
         made.fingerprint = _fingerprint(made)
         return made.eval()
 
@@ -78,8 +77,8 @@ class AdaGraphClassifier(Classifier):
 
     def domain_graph(self) -> DomainGraph:
         """The graph."""
-        mean, variance = self.graph.mean, self.graph.variance
-        return DomainGraph(self._schema, self._nodes, mean, variance, self._config)
+        tensors = dict(self.graph.named_buffers())
+        return DomainGraph(self._schema, self._nodes, config=self._config, **tensors)
 
     def check_graph(self) -> None:
         """A CheckpointError if the graph is not of this network, as it was loaded."""
@@ -88,7 +87,7 @@ class AdaGraphClassifier(Classifier):
                 "the statistics of its domains belong to another network (the fingerprint "
                 "differs): the weights were changed after train-predictive; run it again"
             )
-        if bool((self.graph.variance < 0).any()):
+        if bool((self.graph.get_buffer("variance") < 0).any()):
             raise CheckpointError("graph.variance has negative values: run train-predictive again")
         self.domain_graph()
 

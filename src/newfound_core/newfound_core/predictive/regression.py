@@ -12,16 +12,24 @@ solution of least norm, or with `ridge` a penalty on it. In a matrix X of centre
 
 Where domains are combinations of conditions it composes one never seen from its parts, and goes on
 along a number; the kernel can only average. Its weights sum to 1, too, but may be negative.
+
+`gaussian` is ours as well: a Gaussian process with an unknown mean (kriging). With the kernel
+above without its denominator, k_v to the known domains and K among them, A = K + ridge I,
+
+    w = A^-1 (k + m 1),       m such that the weights sum to 1
+
+It composes as `additive` does where sigma is large, but what only some combinations of conditions
+show (brown in cloudy light) stays with the domains near to them.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from newfound_core.errors import ConfigError
 
-Regression = Literal["kernel", "additive"]
+Regression = Literal["kernel", "additive", "gaussian"]
 
 
 @dataclass(frozen=True)
@@ -29,16 +37,18 @@ class RegressionConfig:
     """How descriptions become weights."""
 
     regression: Regression = "kernel"
-    sigma: float = 0.1  # of `kernel`
-    ridge: float = 0.0  # of `additive`
+    sigma: float = 0.1  # of `kernel` and `gaussian`
+    ridge: float = 0.0  # of `additive` and `gaussian`
     total_variance: bool = False  # of `kernel`: count the spread of the means as variance
     measured_weight: float = 1.0  # of measured fields beside described ones; 0: not used
 
     def __post_init__(self) -> None:
         checks = {
-            "regression must be kernel or additive": self.regression in ("kernel", "additive"),
+            f"regression must be one of {', '.join(get_args(Regression))}": self.regression
+            in get_args(Regression),
             "sigma must be above 0": self.sigma > 0,
             "ridge must not be negative": self.ridge >= 0,
+            "gaussian needs a ridge above 0": self.regression != "gaussian" or self.ridge > 0,
             "measured_weight must not be negative": self.measured_weight >= 0,
         }
         broken = [rule for rule, holds in checks.items() if not holds]
@@ -54,6 +64,8 @@ def weights(one: np.ndarray, others: np.ndarray, config: RegressionConfig) -> np
     one, others = one[known], others[:, known]
     if config.regression == "kernel":
         return kernel_weights(((others - one) ** 2).sum(1), config.sigma)
+    if config.regression == "gaussian":
+        return gaussian_weights(one, others, config.sigma, config.ridge)
     return additive_weights(one, others, config.ridge)
 
 
@@ -70,3 +82,28 @@ def additive_weights(one: np.ndarray, others: np.ndarray, ridge: float) -> np.nd
     centred = others - mean
     gram = centred.T @ centred + ridge * np.eye(others.shape[1])
     return 1 / len(others) + (one - mean) @ np.linalg.pinv(gram, hermitian=True) @ centred.T
+
+
+def gaussian_weights(
+    one: np.ndarray, others: np.ndarray, sigma: float, ridge: float
+) -> np.ndarray:
+    """The weights of a Gaussian process with an unknown mean."""
+
+    def kernel(points: np.ndarray) -> np.ndarray:
+        apart = points[:, None] - others[None]
+        return np.exp(-(apart**2).sum(2) / (2 * sigma))
+
+    known = kernel(others) + ridge * np.eye(len(others))
+    right = np.stack([kernel(one[None])[0], np.ones(len(others))], 1)
+    found, ones = np.linalg.solve(known, right).T
+    return found + ones * (1 - found.sum()) / ones.sum()
+
+
+def edge_weights(nodes: np.ndarray, sigma: float = 0.1) -> np.ndarray:
+    """The thesis's edges among nodes of encoded descriptions [nodes, columns], [nodes, nodes].
+
+    A row sums to 1 and says of which nodes' scale and bias that node's are composed, itself
+    included.
+    """
+    apart = nodes[:, None] - nodes[None]
+    return np.stack([kernel_weights(row, sigma) for row in (apart**2).sum(2)])

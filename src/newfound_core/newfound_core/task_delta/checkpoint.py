@@ -5,6 +5,7 @@ The base is told by the digest of its contents. Any other is refused: one with t
 would run, and answer nonsense.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -24,6 +25,7 @@ from newfound_core.task_delta.delta import TaskDelta, apply, extract, trunk_dige
 METHOD = "delta"
 INNER_METHODS = ("source", "bn")  # whose network is plain
 _PREFIX = "backbone."
+_TASK_NAME = re.compile(r"\w[\w.-]{0,63}")  # of a folder of a task
 _OPTIONS: dict[str, type] = {
     "method": str,  # of the model that the applied delta is
     "options": dict,
@@ -62,6 +64,11 @@ def load_base(base: str | PathLike[str], backbone: BackboneSpec | None = None) -
         spec = backbone or BackboneSpec("efficientnet_lite0")
         tensors = build_backbone(spec.name, where, **spec.options).state_dict()
     return Base(where, spec, tensors, trunk_digest(tensors))
+
+
+def is_task_name(name: str) -> bool:
+    """Whether a folder of a task may be called so: one part of a path, and not hidden."""
+    return bool(_TASK_NAME.fullmatch(name))
 
 
 def trunk_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ from newfound_core.errors import ConfigError
 Variant = Literal["head", "norm", "piggyback", "piggyback_bn", "simple", "full", "channelwise"]
 MaskGradient = Literal["straight_through", "sigmoid"]
 Unit = Literal["weights", "relative"]
+NormStatistics = Literal["base", "task"]
 
 
 class Rules(NamedTuple):
@@ -46,9 +47,14 @@ class TaskDeltaConfig:
     mask_margin: tuple[float, float] | None = None
     unit: Unit = "weights"  # of k1 and k2; relative: the standard deviation of the layer's weights
     keep_dead: bool = False  # leave output channels alone whose weights are all nearly zero
+    # Statistics of the task's own normalisation. base: only gamma and beta are learned. task: the
+    # batch's in training, as in the thesis; stored with the task, which is then larger.
+    norm_statistics: NormStatistics = "base"
 
     def __post_init__(self) -> None:
-        for name, known in (("variant", Variant), ("mask_gradient", MaskGradient), ("unit", Unit)):
+        choices = {"variant": Variant, "mask_gradient": MaskGradient, "unit": Unit,
+                   "norm_statistics": NormStatistics}  # fmt: skip
+        for name, known in choices.items():
             if getattr(self, name) not in get_args(known):
                 raise ConfigError(
                     f"{name} must be one of {', '.join(get_args(known))}, "
@@ -62,6 +68,11 @@ class TaskDeltaConfig:
     def rules(self) -> Rules:
         """The rules of the variant."""
         return VARIANTS[self.variant]
+
+    @property
+    def own_statistics(self) -> bool:
+        """Whether the task's normalisation has statistics of its own."""
+        return self.rules.norm and self.norm_statistics == "task"
 
     @property
     def margin(self) -> tuple[float, float]:

@@ -32,7 +32,7 @@ class TaskDelta:
 
     masks: Tensor | None = None  # uint8, a bit for every weight
     k: Tensor | None = None  # [4, layers], or [4, output channels of all layers]
-    norm: Tensor | None = None  # [4, BN channels of all layers], rows as in NORM_TENSORS
+    norm: Tensor | None = None  # [2 or 4, BN channels of all layers], rows as in NORM_TENSORS
     head: dict[str, Tensor] = field(default_factory=dict)  # by the name in the model
     keep_dead: bool = False
 
@@ -72,7 +72,8 @@ def extract(
     if config.rules.norm and (names := sorted(name for name, _ in norm_layers(backbone))):
         if any(f"{name}.{part}" not in state for name in names for part in NORM_TENSORS):
             raise BackboneError("a task needs batch normalisation with gamma, beta and statistics")
-        rows = [torch.cat([state[f"{name}.{part}"] for name in names]) for part in NORM_TENSORS]
+        parts = NORM_TENSORS if config.own_statistics else NORM_TENSORS[:2]
+        rows = [torch.cat([state[f"{name}.{part}"] for name in names]) for part in parts]
         norm = torch.stack(rows).detach().cpu()
     kept = {name: tensor.detach().clone() for name, tensor in (head or {}).items()}
     return TaskDelta(bits, k, norm, kept, config.keep_dead)
@@ -101,7 +102,7 @@ def apply(base: Tensors, delta: TaskDelta) -> dict[str, Tensor]:
     if delta.norm is not None:
         names = _norms(base)
         channels = [len(base[f"{name}.running_mean"]) for name in names]
-        for part, row in zip(NORM_TENSORS, delta.norm, strict=True):
+        for part, row in zip(NORM_TENSORS, delta.norm, strict=False):  # without statistics, two
             for name, values in zip(names, row.split(channels), strict=True):
                 result[f"{name}.{part}"] = values.clone()
     return result
@@ -123,9 +124,11 @@ def _check(base: Tensors, delta: TaskDelta) -> None:
             )
     channels = sum(len(base[f"{name}.running_mean"]) for name in _norms(base))
     if delta.norm is not None and (
-        delta.norm.dtype != torch.float32 or delta.norm.shape != (4, channels)
+        delta.norm.dtype != torch.float32 or delta.norm.shape not in ((2, channels), (4, channels))
     ):
-        raise CheckpointError(f"bn has shape {list(delta.norm.shape)} instead of [4, {channels}]")
+        raise CheckpointError(
+            f"bn has shape {list(delta.norm.shape)} instead of [2 or 4, {channels}]"
+        )
 
 
 def _weights(base: Tensors) -> list[str]:

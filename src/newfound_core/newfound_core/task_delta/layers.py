@@ -104,11 +104,11 @@ def norm_layers(backbone: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             yield name, module
 
 
-def set_training_mode(backbone: nn.Module, config: TaskDeltaConfig) -> None:
-    """Training mode, in which normalisation that is not the task's own keeps its statistics."""
-    backbone.train()
-    if not config.rules.norm:
-        for _, norm in norm_layers(backbone):
+def set_training_mode(model: nn.Module, *, own_statistics: bool) -> None:
+    """Training mode, in which normalisation keeps statistics that are not the task's own."""
+    model.train()
+    if not own_statistics:
+        for _, norm in norm_layers(model):
             norm.eval()
 
 

@@ -32,6 +32,7 @@ def crops(count):
         InferenceConfig(),
         InferenceConfig(channels_last=True),
         InferenceConfig("onnx", threads=1),
+        InferenceConfig("onnx", threads=3),
         pytest.param(InferenceConfig("compile"), marks=pytest.mark.slow),
     ],
 )

@@ -173,3 +173,19 @@ def test_depth_may_have_another_size_than_the_image():
     half = ObjectLocator(PLAIN).locate(small, scene.boxes, (HEIGHT, WIDTH))
     for one, other in zip(whole, half, strict=True):
         np.testing.assert_allclose(one.centre, other.centre, atol=0.012)
+
+
+def test_what_the_image_cuts_off_has_an_error_of_half_its_visible_length():
+    scene = Scene()
+    locator = ObjectLocator(PLAIN)
+    left, top, right, bottom = scene.boxes[0].astype(int)
+    middle = (left + right) // 2
+    part = np.array([[middle, top, right, bottom]], np.float32)
+    [whole] = locator.locate(scene.depth.astype(np.float32), part, scene.depth.shape)
+    depth = scene.depth[:, middle:].astype(np.float32)
+    shifted = Calibration(
+        FOCAL / depth.shape[1], FOCAL / HEIGHT, (320 - middle) / depth.shape[1], 0.5
+    )
+    cut = part - np.array([middle, 0, middle, 0], np.float32)
+    [found] = ObjectLocator(shifted).locate(depth, cut, depth.shape)
+    assert found.error == pytest.approx(np.hypot(whole.error, found.size.max() / 2), rel=0.05)

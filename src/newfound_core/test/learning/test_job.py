@@ -12,8 +12,6 @@ from newfound_core.errors import ConfigError, DamagedError, DataError, StorageEr
 from newfound_core.learning.job import (
     ClassAccuracy,
     Job,
-    JobFolder,
-    JobFolders,
     JobProgress,
     JobResult,
     JobState,
@@ -21,6 +19,7 @@ from newfound_core.learning.job import (
     LearningOptions,
     Reason,
 )
+from newfound_core.learning.job_folder import JobFolder, JobFolders
 
 JOB = Job("mug", "../../versions/000007", LearningOptions(epochs=3), {"0.png": "web"})
 IMAGES = {"1.jpg": b"one", "0.png": b"nought"}
@@ -221,7 +220,8 @@ def test_left_overs_of_a_killed_learner_are_swept(folders):
 SMALL_DISK = """
 import sys
 from pathlib import Path
-from newfound_core.learning.job import Job, JobFolders, JobState, JobStatus
+from newfound_core.learning.job import Job, JobState, JobStatus
+from newfound_core.learning.job_folder import JobFolders
 
 folders = JobFolders(Path(sys.argv[1]) / "jobs")
 name = folders.create(Job("a"), {"00.jpg": b"x" * 1000})
@@ -250,7 +250,8 @@ FILL = """
 import resource, sys
 from pathlib import Path
 from newfound_core.errors import StorageError
-from newfound_core.learning.job import Job, JobFolders
+from newfound_core.learning.job import Job
+from newfound_core.learning.job_folder import JobFolders
 
 folders = JobFolders(Path(sys.argv[1]))
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # the kernel refuses as a full disk does

@@ -19,7 +19,8 @@ from newfound_core import testing
 from newfound_core.backbones import build_backbone
 from newfound_core.frozen_features import FrozenStages
 from newfound_core.knowledge.contents import without_class
-from newfound_core.learning.job import Job, JobFolder, JobState, LearningOptions
+from newfound_core.learning.job import Job, JobState, LearningOptions
+from newfound_core.learning.job_folder import JobFolder
 from newfound_core.learning.learn import PHASES, JobReporter, main
 from newfound_core.learning.validation import FEWEST_SAMPLES
 from newfound_core.models import load_model, save_model

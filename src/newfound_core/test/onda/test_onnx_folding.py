@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from newfound_core.errors import ConfigError
-from newfound_core.onda import Onda, OndaConfig, onnx_folding
+from newfound_core.onda import Onda, OndaConfig
 from newfound_core.onda.onnx_folding import PHASES, OnnxFolding, grid_start, grid_step
 from newfound_core.onda.onnx_weights import FoldedTensor, WeightBuffer
 from newfound_core.onda.statistics import NormalizationLayers
@@ -45,21 +45,6 @@ def network():
             made(torch.randn(16, 3, SIZE, SIZE))
         made.stem[1].weight[1] = -0.4  # mirrored
     return made.eval()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def trace_once():
-    """All networks that are traced here are alike, and tracing takes seconds."""
-    trace, graphs = onnx_folding.trace_onnx, []
-
-    def traced(model, example):
-        if not graphs:
-            graphs.append(trace(model, example))
-        return graphs[0]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(onnx_folding, "trace_onnx", traced)
-        yield
 
 
 def frames(count, seed=0):

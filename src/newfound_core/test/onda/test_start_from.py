@@ -64,6 +64,21 @@ def test_prior_frames_weigh_as_in_a_mean_over_all_frames(network, shifted_frames
     assert onda.status().updates == 3
 
 
+def test_each_layer_may_stand_for_frames_of_its_own(network, shifted_frames):
+    onda, layers = Onda(network, OndaConfig.thesis(4, 0.01)), NormalizationLayers(network)
+    given, frames = other(layers), torch.stack(shifted_frames(2))
+    worth = [2.0 + 3 * index for index in range(len(layers.names))]
+    onda.start_from(given, "hall", prior_frames=worth)
+    update = BatchEstimator(layers).estimate([frames], given).statistics.mean.double().numpy()
+    onda.replay(frames)
+    share = 2 / (np.array(worth)[layers.row_layer.numpy()] + 2)
+    expected = given.mean.double().numpy()
+    expected = expected + share * (update - expected)
+    np.testing.assert_allclose(layers.read().mean, expected, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ConfigError, match="one for each of the"):
+        onda.start_from(given, "hall", prior_frames=[*worth, 1.0])
+
+
 def test_frames_gathered_may_be_kept_when_the_prediction_is_refined(network, shifted_frames):
     onda = Onda(network, OndaConfig.thesis(4))
     given, frames = other(NormalizationLayers(network)), shifted_frames(4)

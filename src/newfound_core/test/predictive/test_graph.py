@@ -173,3 +173,45 @@ def test_only_measured_fields_that_change_the_prediction_are_used():
     more = DomainGraph(schema, nodes, graph.mean, graph.variance)
     assert more.uses_measured({"camera": "webcam"})
     assert not more.uses_measured({"light": "day", "camera": "webcam"})  # known exactly
+
+
+def test_scale_and_bias_are_composed_as_the_thesis_does():
+    graph = make(described=RegressionConfig("kernel", sigma=0.1))
+    generator = np.random.default_rng(4)
+    scale, bias = generator.normal(size=(2, len(CELLS), ROWS))
+    graph = graph.with_tensors(scale=torch.from_numpy(scale), bias=torch.from_numpy(bias))
+    apart = np.array([[(a != c) + (b != d) for c, d in CELLS] for a, b in CELLS])
+    edges = np.exp(-apart / (2 * 0.1))
+    edges /= edges.sum(1, keepdims=True)
+    np.testing.assert_allclose(graph.edges(), edges, atol=1e-12)
+    weight = np.exp(-np.array([(a != "night") + (b != "webcam") for a, b in CELLS]) / 0.2)
+    weight /= weight.sum()
+    new, known = graph.predict(MISSING), graph.predict({"light": "day", "camera": "kinect"})
+    np.testing.assert_allclose(new.statistics.scale, weight @ scale, atol=1e-12)
+    # A known domain has its own statistics, but shares scale and bias with its neighbours.
+    np.testing.assert_allclose(known.statistics.bias, edges[0] @ bias, atol=1e-12)
+    torch.testing.assert_close(known.statistics.mean, graph.mean[0])
+    alone = graph.with_config(replace(graph.config, node_edges="none"))
+    found = alone.predict({"light": "day", "camera": "kinect"}).statistics
+    np.testing.assert_allclose(found.scale, scale[0], atol=1e-12)
+    assert graph.without(1).scale.shape == (len(CELLS) - 1, ROWS)
+
+
+def test_gaussian_weights_solve_the_equations_of_kriging():
+    graph = make(described=RegressionConfig("gaussian", sigma=1.5, ridge=0.02))
+    found = graph.predict(MISSING)
+    apart = np.array([[(a != c) + (b != d) for c, d in CELLS] for a, b in CELLS])
+    near = np.array([(a != "night") + (b != "webcam") for a, b in CELLS])
+    count = len(CELLS)
+    system = np.ones((count + 1, count + 1))  # with the multiplier of "the weights sum to 1"
+    system[:count, :count] = np.exp(-apart / 3) + 0.02 * np.eye(count)
+    system[count, count] = 0
+    solved = np.linalg.solve(system, np.append(np.exp(-near / 3), 1.0))[:count]
+    np.testing.assert_allclose(found.weights, solved, atol=1e-12)
+    mean, variance = graph.mean.numpy(), graph.variance.numpy()
+    np.testing.assert_allclose(found.statistics.mean, solved @ mean, atol=1e-12)
+    np.testing.assert_allclose(
+        found.statistics.variance, np.exp(solved @ np.log(variance)), atol=1e-12
+    )
+    with pytest.raises(ConfigError, match="ridge above 0"):
+        RegressionConfig("gaussian")

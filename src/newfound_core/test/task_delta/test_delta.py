@@ -47,8 +47,7 @@ def trained(model, config, lr=1e-2, steps=4, size=32):
     convert(model.backbone, config, lr)
     optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr)
     for _ in range(steps):
-        model.train()
-        set_training_mode(model.backbone, config)
+        set_training_mode(model, own_statistics=config.own_statistics)
         output = model(torch.randn(4, 3, size, size))
         logits = output.logits if hasattr(output, "logits") else output
         optimizer.zero_grad()
@@ -76,9 +75,12 @@ def make_task(base_folder, folder, variant="full", model=Classifier, **options):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_stored_task_answers_as_the_trained_one_to_the_last_bit(variant, base_folder, tmp_path):
+@pytest.mark.parametrize("statistics", ["base", "task"])
+def test_a_stored_task_answers_as_the_trained_one_to_the_last_bit(
+    variant, statistics, base_folder, tmp_path
+):
     before = load_base(base_folder).digest
-    task = make_task(base_folder, tmp_path / "task", variant)
+    task = make_task(base_folder, tmp_path / "task", variant, norm_statistics=statistics)
     loaded = load_model(tmp_path / "task", "source", base=base_folder)
     images = torch.randn(5, 3, 32, 32)
     with torch.no_grad():
@@ -118,9 +120,23 @@ def test_a_converted_network_computes_what_it_did():
 def test_frozen_normalisation_keeps_its_statistics():
     model = Classifier(network(), 3)
     before = {k: v.clone() for k, v in model.backbone.state_dict().items()}
-    trained(model, TaskDeltaConfig("piggyback", mask_margin=(1, 2)))
+    config = TaskDeltaConfig("piggyback", mask_margin=(1, 2), norm_statistics="task")
+    trained(model, config)
     after = base_tensors(model.backbone)
     assert all(torch.equal(after[k], v) for k, v in before.items())
+
+
+@pytest.mark.parametrize(("statistics", "moved"), [("base", False), ("task", True)])
+def test_normalisation_moves_its_statistics_only_if_they_are_the_tasks(statistics, moved):
+    model = Classifier(network(), 3)
+    before = {k: v.clone() for k, v in model.backbone.state_dict().items()}
+    trained(model, TaskDeltaConfig(norm_statistics=statistics))
+    after = base_tensors(model.backbone)
+    for name, tensor in before.items():
+        if name.endswith("running_mean"):
+            assert torch.equal(after[name], tensor) != moved
+            weight = name.replace("running_mean", "weight")
+            assert not torch.equal(after[weight], before[weight])
 
 
 def test_only_what_a_variant_learns_moves():
@@ -160,15 +176,19 @@ def test_relative_units_end_up_in_the_stored_k():
     torch.testing.assert_close(delta.k[1, 0], mask.k[1] * weight.std())
 
 
-def test_the_size_is_one_bit_per_weight_four_numbers_per_layer_and_channel(tmp_path):
+@pytest.mark.parametrize(("statistics", "numbers", "kib"), [("base", 2, 571), ("task", 4, 735)])
+def test_the_size_is_one_bit_per_weight_and_some_numbers_per_layer_and_channel(
+    statistics, numbers, kib, tmp_path
+):
     backbone = build_backbone("efficientnet_lite0")
     tensors = backbone.state_dict()
     weights = sum(t.numel() for t in tensors.values() if t.ndim >= 2)
     layers = sum(t.ndim >= 2 for t in tensors.values())
     channels = sum(t.numel() for name, t in tensors.items() if name.endswith("running_mean"))
     assert (layers, weights, channels) == (49, 3_328_992, 21_008)
-    formula = weights / 8 + layers * 4 * 4 + channels * 4 * 4
-    config, base = TaskDeltaConfig(), load_base_of(backbone)
+    formula = weights / 8 + layers * 4 * 4 + channels * numbers * 4
+    config = TaskDeltaConfig(norm_statistics=statistics)
+    base = load_base_of(backbone)
     model = Classifier(convert(backbone, config, 1e-3), 7)
     head = 4 * 7 * 1281
     folder = save_delta(
@@ -182,7 +202,7 @@ def test_the_size_is_one_bit_per_weight_four_numbers_per_layer_and_channel(tmp_p
     assert (folder / "model.safetensors").stat().st_size == pytest.approx(formula + head, rel=0.01)
     delta = extract(backbone, config)
     assert delta.size_bytes == pytest.approx(formula, rel=0.001)
-    assert delta.size_bytes / 1024 == pytest.approx(735, rel=0.01)
+    assert delta.size_bytes / 1024 == pytest.approx(kib, rel=0.01)
 
 
 def load_base_of(backbone):

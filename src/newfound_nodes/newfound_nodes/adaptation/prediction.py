@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """AdaGraph in a node: what is known of the domain, and jumps to statistics predicted for it.
 
-Known is what parameters and ~/domain say, and what is measured on the frames. Measured fields of
+Known is what parameters and ~/domain say, and what is measured on the frames or reported by the
+camera with them (exposure, say, as a measured field on ~/domain). Measured fields of
 one frame are uncertain: in the first frames of a domain the prediction is made again with the mean
 so far. Later, two frames that both lie outside of what the domain looked like begin another. What
 ONDA had made of a domain is remembered when it is left: one that looks like an earlier one goes
@@ -23,6 +24,7 @@ from newfound_core.errors import DataError, NewfoundError
 from newfound_core.onda.statistics import Statistics
 from newfound_core.predictive import DomainGraph, Prediction
 from newfound_core.predictive.choice import change, change_of_all
+from newfound_core.predictive.measured import NAMES as IMAGE_FIELDS
 from newfound_core.predictive.measured import average, measure
 from newfound_core.preprocessing import Preprocessing
 from newfound_msgs.msg import DomainMetadata
@@ -43,6 +45,13 @@ PARAMETERS = (
         "predicted anew; 0: what the checkpoint says. Of method adagraph.",
         minimum=0.0,
         live=True,
+    ),
+    Parameter(
+        "refine_rate",
+        0.0,
+        "Step of scale and bias with every update (AdaGraph's refinement); 0: they stay.",
+        minimum=0.0,
+        maximum=0.1,
     ),
 )
 
@@ -71,6 +80,7 @@ class DomainPredictor:
         self._preprocessing, self._tell = preprocessing, tell
         self._lock = threading.Lock()
         self._written: dict[str, Any] = {}
+        self._reported: dict[str, float] = {}  # by the camera, of the frames to come
         self._told: tuple[Any, ...] = ()
         self._measured: list[dict[str, float]] = []  # of the first frames of the domain
         self._recent: deque[dict[str, float]] = deque(maxlen=COMPARED)
@@ -81,8 +91,9 @@ class DomainPredictor:
 
     def begin(self, values: Mapping[str, Any], *, predict: bool) -> None:
         """Begin with what is known; without `predict` go on with the statistics that there are."""
+        values = self._report(values)
         with self._lock:
-            self._written = dict(values)
+            self._written = values
             if not predict:
                 self._measured = [{}] * REFINED  # no frame of this domain makes a prediction
             elif values or not self._graph.schema.measured:
@@ -97,6 +108,8 @@ class DomainPredictor:
     def describe(self, values: Mapping[str, Any]) -> None:
         """Take over what is known from now on, "" for no longer; a DataError changes nothing."""
         self.check(values)
+        if values and not (values := self._report(values)):
+            return
         given = {name: value for name, value in values.items() if value != ""}
         with self._lock:
             known = {n: v for n, v in self._written.items() if n not in values} | given
@@ -107,12 +120,24 @@ class DomainPredictor:
             if known or not self._graph.schema.measured:
                 self._predict(keep_frames=False)
 
+    def _report(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Take out what the camera says of its frames: it changes all the time."""
+        rest = dict(values)
+        for field in self._graph.schema.measured:
+            if field.name not in IMAGE_FIELDS and field.name in rest:
+                value = rest.pop(field.name)
+                with self._lock:
+                    self._reported.pop(field.name, None)
+                    if value != "":
+                        self._reported[field.name] = field.number(value)
+        return rest
+
     def observe(self, image: np.ndarray) -> None:
         """Look at a frame before it is predicted."""
         with self._lock:
             if self._adaptation.onda.status().frozen or not self._measures():
                 return
-            found = measure(self._preprocessing.resized(image))
+            found = measure(self._preprocessing.resized(image)) | self._reported
             self._recent.append(found)
             self._frames += 1
             if len(self._measured) >= REFINED and self._changed():
@@ -126,9 +151,10 @@ class DomainPredictor:
                 self._usual = average(self._measured)
                 self._predict(keep_frames=len(self._measured) > 1)
             else:
-                self._usual = {
+                self._usual = found | {
                     name: value + FOLLOWED * (found[name] - value)
                     for name, value in self._usual.items()
+                    if name in found
                 }
 
     def _remember(self) -> None:

@@ -5,7 +5,7 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from newfound_core.onda import Onda, PendingUpdate
+from newfound_core.onda import Onda, OndaStatus, PendingUpdate
 from newfound_core.predictive import Prediction
 from newfound_nodes.adaptation.state import LATEST, AdaptationStore, StateError
 
@@ -95,33 +95,33 @@ class Adaptation:
     # The other side --------------------------------------------------------------------------
 
     def _update(self, update: PendingUpdate, entropies: list[float]) -> None:
-        failed = True
+        applied, failed = False, True
         try:
             applied = self.onda.apply(update.estimate())
             failed = False
         finally:
-            with self._lock:
+            status = self.onda.status()
+            with self._lock:  # in one step: a caller that waited finds the update in the report
                 self._estimating = False
                 lost = self._report.updates_failed + failed
                 self._report = replace(self._report, updates_failed=lost, failing=failed)
-        if not applied:
-            return
-        mean = sum(entropies) / len(entropies) if entropies else float("nan")
-        status = self.onda.status()
-        with self._lock:
-            self._report = replace(
-                self._report,
-                updates=self._report.updates + 1,
-                last_update=self._clock(),
-                entropy=mean,
-            )
-            if status.alarms != self._before.alarms:
-                self._note_reset(ALARM)
-                self.prediction = None
-            elif status.resting and not self._before.resting:
-                self._note_reset(NOT_NEEDED)
-                self.prediction = None
-            self._before = status
+                if applied:
+                    self._note_update(entropies, status)
+
+    def _note_update(self, entropies: list[float], status: OndaStatus) -> None:
+        self._report = replace(
+            self._report,
+            updates=self._report.updates + 1,
+            last_update=self._clock(),
+            entropy=sum(entropies) / len(entropies) if entropies else float("nan"),
+        )
+        if status.alarms != self._before.alarms:
+            self._note_reset(ALARM)
+            self.prediction = None
+        elif status.resting and not self._before.resting:
+            self._note_reset(NOT_NEEDED)
+            self.prediction = None
+        self._before = status
 
     def submit(self, task: Callable[[], None]) -> None:
         """Run something slow in the adaptation thread, after what waits there already."""
@@ -129,7 +129,7 @@ class Adaptation:
 
     def _work(self) -> None:
         _lower_priority()
-        _use_one_thread()
+        use_one_thread()
         while (task := self._tasks.get()) is not None:
             try:
                 task()
@@ -149,7 +149,11 @@ class Adaptation:
         return self._estimating
 
     def predict(
-        self, prediction: Prediction, prior_frames: float | None, *, keep_frames: bool
+        self,
+        prediction: Prediction,
+        prior_frames: float | Sequence[float] | None,
+        *,
+        keep_frames: bool,
     ) -> None:
         """Go on from predicted statistics."""
         nearest = next(iter(prediction.shares))
@@ -213,7 +217,7 @@ def _lower_priority() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(19, mine + NICENESS))
 
 
-def _use_one_thread() -> None:
+def use_one_thread() -> None:
     """Let this thread compute alone: a thread pool of its own would slow that of the frames."""
     usual = torch.get_num_threads()
     torch.set_num_threads(1)  # of this thread, but also of all that have not computed yet
@@ -225,10 +229,13 @@ def _use_one_thread() -> None:
 class Persistence:
     """Keeps the file of the latest state as new as the adaptation it follows."""
 
-    def __init__(self, store: AdaptationStore, logger: Any) -> None:
-        """Raises a StateError if the state could not be written later."""
+    def __init__(self, store: AdaptationStore, logger: Any, *, shared: bool = False) -> None:
+        """Raises a StateError if the state could not be written later.
+
+        `shared`: other checkpoints keep their states in the same folder, as those of tasks do.
+        """
         store.check_writable()
-        self._store, self._logger = store, logger
+        self._store, self._logger, self._shared = store, logger, shared
         self._adaptation: Adaptation | None = None
         self._written: object = None
 
@@ -242,7 +249,7 @@ class Persistence:
         try:
             if self._store.has(LATEST):
                 self._logger.info(f"goes on from {adaptation.restore(LATEST)}")
-            elif others := self._store.states_of_others():
+            elif not self._shared and (others := self._store.states_of_others()):
                 raise StateError(
                     f"{self._store.folder} holds only states of other checkpoints, such as "
                     f"{others[0]}"

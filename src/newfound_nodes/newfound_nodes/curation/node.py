@@ -25,11 +25,13 @@ from newfound_nodes.curation.services import ServiceClients, answer_from, servic
 from newfound_runtime.managed_node import LATCHED, LoadError, ManagedNode, Status
 from newfound_runtime.services import RequestError, answering
 
+MOST_VIEWS, MOST_OBJECTS = 5, 200  # views of an object that vote, and objects they are kept of
 _TICK = 0.25  # s between two checks of what is due
 _DECISIONS = {
     ConfirmLabel.Request.DECISION_CONFIRM: "confirm",
     ConfirmLabel.Request.DECISION_CORRECT: "correct",
     ConfirmLabel.Request.DECISION_DISMISS: "dismiss",
+    ConfirmLabel.Request.DECISION_REFUSE: "refuse",
 }
 _FROM_DETECTOR: Mapping[int, ProposalState] = {
     msg.UnknownObject.STATE_LEARNING: ProposalState.LEARNING,
@@ -57,6 +59,7 @@ class Curator(ManagedNode):
         self._service_clients: ServiceClients | None = None
         self._detector_topics: list[Any] = []  # subscriptions
         self._timer: Any = None
+        self._more_views: dict[str, list[bytes]] = {}  # of waiting objects, besides the best
         super().__init__(name, **node_arguments)
         self._group = ReentrantCallbackGroup()
         deciding = MutuallyExclusiveCallbackGroup()
@@ -130,6 +133,12 @@ class Curator(ManagedNode):
     def _on_unknown(self, message: msg.UnknownObject) -> None:
         if self.proposals is not None:
             take_unknown(self.proposals, message)
+            waits = message.state == msg.UnknownObject.STATE_WAITING
+            if waits and len(self._more_views) < MOST_OBJECTS:
+                views = [bytes(view.data) for view in message.crops[1:MOST_VIEWS]]
+                self._more_views[message.id] = views
+            elif not waits:
+                self._more_views.pop(message.id, None)
 
     def _on_knowledge(self, message: msg.KnowledgeBase) -> None:
         if self.proposals is not None:
@@ -167,7 +176,8 @@ class Curator(ManagedNode):
             name = services.name(step.state)
             if services.ready(step.state):
                 taken = functools.partial(self._take, proposals, step, name)
-                services.call(step, proposals.crop(step.id), taken)
+                views = [proposals.crop(step.id), *self._more_views.get(step.id, ())]
+                services.call(step, views, proposals.known(), taken)
             else:
                 proposals.finished(step, service_absent(name))
 
@@ -247,7 +257,9 @@ def proposal_message(
     """One proposal, with the view of the object if there is one to show."""
     picture = CompressedImage(format="jpeg" if crop else "", data=crop)
     candidates = [
-        msg.LabelCandidate(label=c.label, confidence=c.confidence, provider=c.provider)
+        msg.LabelCandidate(
+            label=c.label, confidence=c.confidence, provider=c.provider, span_share=c.span_share
+        )
         for c in proposal.candidates
     ]
     return msg.LabelProposal(

@@ -47,6 +47,7 @@ _FINAL = (
 )
 QUESTIONS = (ProposalState.ASKING, ProposalState.WAITING)  # a person should look at them
 UNDECIDED = (ProposalState.BACKLOG, *QUESTIONS)
+_MOST_REFUSED = 100  # labels of one object
 _PROGRESS = (*UNDECIDED, ProposalState.FETCHING, ProposalState.SUBMITTING)  # in this order
 
 # done: it worked. refused: it never will. failed: it may work if tried again.
@@ -62,6 +63,7 @@ class Candidate:
     label: str
     confidence: float
     provider: str
+    span_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class Proposal:
     evidence: Evidence = Evidence()
     asked: float = 0.0  # s since 1970, when it left the backlog; 0: it has not
     extend: bool = False  # a known class may be given its views
+    refused: tuple[str, ...] = ()  # labels that a person has said it is not
 
     @property
     def open(self) -> bool:
@@ -159,6 +162,14 @@ def decided(proposal: Proposal, label: str, by: str, rules: CurationRules) -> Pr
 def dismissed(proposal: Proposal, by: str = "person") -> Proposal:
     """It was decided that it is not worth learning."""
     return _fresh(proposal, ProposalState.DISMISSING, decided_by=by)
+
+
+def refused(proposal: Proposal) -> Proposal:
+    """It is none of the candidates: others are asked for; raises RequestError."""
+    if not proposal.candidates:
+        raise RequestError("INVALID_DECISION", "no label is proposed that could be refused")
+    names = (*proposal.refused, *(candidate.label for candidate in proposal.candidates))
+    return _fresh(proposal, ProposalState.ASKING, candidates=(), refused=names[-_MOST_REFUSED:])
 
 
 def ask_again(proposal: Proposal, why: str) -> Proposal:

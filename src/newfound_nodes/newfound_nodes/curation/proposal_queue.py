@@ -201,6 +201,11 @@ class ProposalQueue:
                 ):
                     self._try_to_put(proposals.job_ended(present, True, ""))
 
+    def known(self) -> frozenset[str]:
+        """The labels of the classes that the detector knows."""
+        with self._lock:
+            return self._known
+
     def job_changed(self, job: str, label: str, learned: bool | None, why: str) -> Proposal | None:
         """News of a learning job; `learned` is None until it ends. Whose it is, if it is ours."""
         with self._lock:
@@ -214,9 +219,9 @@ class ProposalQueue:
             return self._proposals[present.id]
 
     def decide(self, unknown_id: str, decision: str, label: str, *, extend: bool = False) -> str:
-        """A person confirms, corrects or dismisses; what will be learned. Raises RequestError.
+        """A person confirms, corrects, dismisses or refuses a proposal; what will be learned.
 
-        `extend`: if a class of that label is known, it gets these views.
+        `extend`: if a class of that label is known, it gets these views. Raises RequestError.
         """
         with self._lock:
             present = self._proposals.get(unknown_id)
@@ -227,6 +232,8 @@ class ProposalQueue:
                 raise RequestError("ALREADY_DECIDED", f"it was decided {what}now {present.state}")
             if decision == "dismiss":
                 after = proposals.dismissed(present)
+            elif decision == "refuse":
+                after = proposals.refused(present)
             else:
                 label = decided_label(present, decision, label)
                 after = proposals.decided(present, label, "person", self.rules)
@@ -235,7 +242,7 @@ class ProposalQueue:
                 self._put(after)
             except OSError as error:
                 raise RequestError("STORAGE", f"the decision was not written: {error}") from error
-            return after.label if decision != "dismiss" else ""
+            return after.label if decision in ("confirm", "correct") else ""
 
     # Steps.
 
@@ -446,4 +453,5 @@ def _proposal(path: Path) -> Proposal:
     values["state"] = ProposalState(values["state"])
     values["evidence"] = Evidence(**values.get("evidence", {}))  # earlier files have none
     candidates = tuple(Candidate(**candidate) for candidate in values["candidates"])
-    return Proposal(**values | {"candidates": candidates, "files": tuple(values["files"])})
+    lists = {name: tuple(values.get(name, ())) for name in ("files", "refused")}
+    return Proposal(**values | lists | {"candidates": candidates})

@@ -157,11 +157,16 @@ class ServiceClients:
         needed = {p.state for p in proposals if p.state in self._clients}
         return sorted({self.name(state) for state in needed if not self.ready(state)})
 
-    def call(self, proposal: Proposal, crop: bytes, on_response: OnResponse) -> None:
-        """Call the service of the next step; `on_response` gets None if none came in time."""
-        request, seconds = self._request(proposal, crop)
+    def call(
+        self, proposal: Proposal, views: Sequence[bytes], known: Iterable[str], on: OnResponse
+    ) -> None:
+        """Call the service of the next step; `on` gets None if no response came in time.
+
+        `views` are of the object, best first; names of `known` classes are not asked for.
+        """
+        request, seconds = self._request(proposal, views, known)
         timeout = seconds + self._node.param("answer_timeout")
-        self._clients[proposal.state].call(request, timeout, on_response)
+        self._clients[proposal.state].call(request, timeout, on)
 
     def expire(self) -> None:
         """Time out requests without an answer."""
@@ -178,14 +183,21 @@ class ServiceClients:
         for client in set(self._clients.values()):
             client.destroy()
 
-    def _request(self, proposal: Proposal, crop: bytes) -> tuple[Any, float]:
+    def _request(
+        self, proposal: Proposal, views: Sequence[bytes], known: Iterable[str]
+    ) -> tuple[Any, float]:
         """The request, and the time that the service itself may take."""
         param = self._node.param
+        crop = views[0] if views else b""
         if proposal.state == ProposalState.ASKING:
             seconds = param("label_timeout")
             count = param("max_candidates")
             return QueryLabel.Request(
-                crop=_picture(crop), max_candidates=count, timeout_seconds=seconds
+                crop=_picture(crop),
+                more_crops=[_picture(view) for view in views[1:]],
+                exclude=sorted({*known, *proposal.refused}),
+                max_candidates=count,
+                timeout_seconds=seconds,
             ), seconds
         if proposal.state == ProposalState.FETCHING:
             seconds = param("fetch_timeout")
@@ -223,7 +235,10 @@ def answer_from(state: ProposalState, service: str, response: Any) -> Answer:
     outcome = _OUTCOMES[state].get(response.result, "failed")
     message = response.message
     if state is ProposalState.ASKING:
-        found = [Candidate(c.label, float(c.confidence), c.provider) for c in response.candidates]
+        found = [
+            Candidate(c.label, float(c.confidence), c.provider, float(c.span_share))
+            for c in response.candidates
+        ]
         # When time was up, what had arrived is enough.
         return Answer("done" if found else outcome, message, found)
     if state is ProposalState.FETCHING:

@@ -13,8 +13,8 @@ from visualization_msgs.msg import Marker, MarkerArray
 
 from newfound_core.object_memory import RememberedObject, Sighting
 from newfound_msgs import msg
+from newfound_nodes.knowledge.messages import time_message
 from newfound_nodes.object_memory.cameras import nanoseconds
-from newfound_nodes.open_world.messages import time_message
 from newfound_nodes.open_world.positions import placed
 from newfound_nodes.transforms import vector
 

@@ -133,7 +133,8 @@ class ObjectMemoryNode(ManagedNode):
                 rgb = camera.image_at(message.header.stamp)
                 if rgb is not None:
                     memory.set_view(number, one.view_quality, jpeg_of(rgb, each.region))
-            self._error = ""
+            if ids:  # a frame without things writes nothing, which a full disk allows
+                self._error = ""
         except NewfoundError as error:
             self._failed(error)
 

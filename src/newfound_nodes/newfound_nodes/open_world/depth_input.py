@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from rclpy.node import Node
-from sensor_msgs.msg import CameraInfo, Image
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from newfound_core.detection.proposals import CameraView
 from newfound_runtime import images
@@ -26,9 +26,9 @@ _MAX_ASPECT_DIFFERENCE = 0.02  # of width / height: cameras round their sizes
 class DepthInput(ImageInput):
     """Keeps the newest depth images of a topic and finds the one of a colour image."""
 
-    def __init__(self, node: Node, topic: str, reliability: str) -> None:
-        super().__init__(node, topic, "raw", reliability)
-        self._recent: deque[Image] = deque(maxlen=_KEPT)
+    def __init__(self, node: Node, topic: str, reliability: str, transport: str = "raw") -> None:
+        super().__init__(node, topic, transport, reliability)
+        self._recent: deque[Image | CompressedImage] = deque(maxlen=_KEPT)
         self._arrived = threading.Condition()
         self._found: deque[bool] = deque(maxlen=_JUDGED)  # of the last frames
         self._last_arrival = -math.inf
@@ -78,14 +78,14 @@ class DepthInput(ImageInput):
         # By the last alone: before it there may be those of a recording that starts over.
         return bool(self._recent) and _nanoseconds(self._recent[-1].header.stamp) >= wanted
 
-    def _nearest(self, wanted: int, tolerance: float) -> Image | None:
+    def _nearest(self, wanted: int, tolerance: float) -> Image | CompressedImage | None:
         distances = [(abs(_nanoseconds(m.header.stamp) - wanted), m) for m in self._recent]
         if not distances:
             return None
         distance, message = min(distances, key=lambda pair: pair[0])
         return message if distance <= tolerance * 1e9 else None
 
-    def _receive(self, message: Image) -> None:
+    def _receive(self, message: Image | CompressedImage) -> None:
         self.counters.receive()
         with self._arrived:
             self._recent.append(message)
@@ -107,7 +107,7 @@ def calibrated(view: CameraView, message: CameraInfo) -> CameraView | None:
     )
 
 
-def _mismatch(frame: Frame, depth: np.ndarray, message: Image) -> str:
+def _mismatch(frame: Frame, depth: np.ndarray, message: Image | CompressedImage) -> str:
     """Why this depth cannot be registered to the colour image; empty if it can be."""
     height, width = frame.rgb.shape[:2]
     aspect, depth_aspect = width / height, depth.shape[1] / depth.shape[0]

@@ -3,25 +3,22 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import cv2
 import numpy as np
 from builtin_interfaces.msg import Time
+from geometry_msgs.msg import Point
 from sensor_msgs.msg import CompressedImage, RegionOfInterest
 from std_msgs.msg import Header
 
 from newfound_core.detection.detector import Detection
 from newfound_core.detection.light_shift import LightShiftConfig
 from newfound_core.detection.unknown_objects import UnknownObject
-from newfound_core.knowledge.knowledge_base import VersionNote
-from newfound_core.learning.job import JobStatus
 from newfound_msgs import msg
+from newfound_nodes.knowledge.messages import known_class, time_message
+from newfound_nodes.open_world.frame_session import FrameResult, KnowledgeInUse
 from newfound_nodes.open_world.light import LightReport
 from newfound_nodes.open_world.positions import add_position
-from newfound_nodes.open_world.session import FrameResult, KnowledgeInUse
-
-_ORIGINS = {"shipped": msg.KnownClass.ORIGIN_SHIPPED, "learned": msg.KnownClass.ORIGIN_LEARNED}
 
 KNOWN, UNKNOWN, TEXT = (40, 180, 60), (240, 120, 20), (255, 255, 255)  # red, green, blue
 
@@ -33,6 +30,27 @@ def detections_message(header: Header, result: FrameResult) -> msg.OpenWorldDete
         header=header,
         knowledge_version=result.version,
         detections=[_detection(*each) for each in facts],
+    )
+
+
+def shown(
+    result: FrameResult, classes: Sequence[str], min_score: float, unknown: str
+) -> FrameResult:
+    """Those of certain classes (none given: all) and a score; `unknown` stands for no class."""
+    wanted = {name for name in classes if name}
+    kept = [
+        row
+        for row, found in enumerate(result.detections)
+        if found.score >= min_score and (not wanted or (found.label or unknown) in wanted)
+    ]
+    if len(kept) == len(result.detections):
+        return result
+    return FrameResult(
+        result.version,
+        [result.detections[row] for row in kept],
+        [result.tracks[row] for row in kept],
+        [result.unknown_ids[row] for row in kept],
+        [result.own_ids[row] for row in kept],
     )
 
 
@@ -79,6 +97,8 @@ def unknown_message(entry: UnknownObject, crops: int) -> msg.UnknownObject:
         label=entry.label,
         stability=entry.stability,
         merged_into=entry.merged_into,
+        position_frame=entry.position_frame,
+        position=Point(**dict(zip("xyz", entry.position, strict=True))),
     )
 
 
@@ -87,7 +107,13 @@ def knowledge_message(in_use: KnowledgeInUse) -> msg.KnowledgeBase:
     knowledge = in_use.knowledge
     thresholds = knowledge.model.head.rejection_threshold.tolist()
     classes = [
-        _known_class(in_use, label, threshold)
+        known_class(
+            label,
+            in_use.classes.get(label),
+            in_use.version,
+            exemplars=knowledge.exemplars.get(label, 0),
+            rejection_threshold=threshold,
+        )
         for label, threshold in zip(knowledge.labels, thresholds, strict=True)
     ]
     return msg.KnowledgeBase(
@@ -98,43 +124,6 @@ def knowledge_message(in_use: KnowledgeInUse) -> msg.KnowledgeBase:
         restorable_versions=in_use.restorable,
         memory_size=sum(knowledge.exemplars.values()),
         memory_limit=knowledge.memory_limit,
-    )
-
-
-def _known_class(in_use: KnowledgeInUse, label: str, threshold: float) -> msg.KnownClass:
-    note = in_use.classes.get(label)
-    return msg.KnownClass(
-        label=label,
-        origin=_ORIGINS[note.origin if note else "shipped"],
-        exemplars=in_use.knowledge.exemplars.get(label, 0),
-        rejection_threshold=threshold,
-        since_version=note.since_version if note else in_use.version,
-        learned=time_message(int(note.learned * 1e9) if note else 0),
-    )
-
-
-def version_message(version: int, note: VersionNote, in_use: int) -> msg.KnowledgeVersion:
-    """One version on disk."""
-    return msg.KnowledgeVersion(
-        version=version,
-        made=time_message(int(note.made * 1e9)),
-        reason=note.reason,
-        labels=sorted(note.classes),
-        in_use=version == in_use,
-    )
-
-
-def learning_message(status: JobStatus, stamp: Time) -> msg.LearningStatus:
-    """Where a job is."""
-    return msg.LearningStatus(
-        stamp=stamp,
-        job_id=status.job,
-        label=status.label,
-        state=getattr(msg.LearningStatus, f"STATE_{status.state.upper()}"),
-        progress=status.progress,
-        remaining_seconds=-1.0 if status.seconds_left is None else float(status.seconds_left),
-        knowledge_version=status.version,
-        message=status.message,
     )
 
 
@@ -160,12 +149,6 @@ def adaptation_message(
         message.layers, message.drift = ["embedding"], [status.length]
         message.drift_mean = message.drift_max = status.length
     return message
-
-
-def time_message(nanoseconds: int) -> Any:
-    """A time message, clamped to what it can hold: 1970 to 2038."""
-    seconds, rest = divmod(max(0, nanoseconds), 10**9)
-    return Time(sec=min(seconds, 2**31 - 1), nanosec=rest)
 
 
 def annotate(rgb: np.ndarray, result: FrameResult) -> np.ndarray:

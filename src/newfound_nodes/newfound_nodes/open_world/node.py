@@ -10,7 +10,7 @@ from lifecycle_msgs.msg import State
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.qos import qos_profile_sensor_data
 from rclpy.subscription import Subscription
-from sensor_msgs.msg import CameraInfo, Image
+from sensor_msgs.msg import CameraInfo
 from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
@@ -20,42 +20,47 @@ from newfound_core.detection.fused_proposer import FusedProposer
 from newfound_core.detection.proposals import Proposer
 from newfound_core.detection.same_object import View
 from newfound_core.detection.unknown_objects import UnknownObject, UnknownState
-from newfound_core.errors import NewfoundError
+from newfound_core.errors import ConfigError, NewfoundError
 from newfound_core.knowledge.knowledge_base import VERSIONS
-from newfound_core.learning.job import JobState, JobStatus
+from newfound_core.learning.job import JobStatus
 from newfound_msgs import msg
-from newfound_nodes import vision_messages
+from newfound_nodes import foxglove_messages, vision_messages
 from newfound_nodes.model_node import one_line
 from newfound_nodes.open_world.depth_input import DepthInput, calibrated
+from newfound_nodes.open_world.following import FollowingSession
+from newfound_nodes.open_world.frame_session import FrameResult, FrameSession, KnowledgeInUse
 from newfound_nodes.open_world.light import LightReport
 from newfound_nodes.open_world.messages import (
     adaptation_message,
     annotate,
     detections_message,
     knowledge_message,
-    learning_message,
+    shown,
     unknown_message,
 )
-from newfound_nodes.open_world.package_services import PackageServices
 from newfound_nodes.open_world.parameters import (
     PARAMETERS,
+    default_root,
     detector_config,
-    learning_options,
     make_proposer,
     session_config,
 )
-from newfound_nodes.open_world.positions import Positions, markers, placed
+from newfound_nodes.open_world.positions import Positions, markers, note_positions, placed
 from newfound_nodes.open_world.replay import LateSubscriberReplay
+from newfound_nodes.open_world.reports import ReportClient, ReportService
 from newfound_nodes.open_world.services import KnowledgeServices
-from newfound_nodes.open_world.session import KnowledgeInUse, OpenWorldSession
+from newfound_nodes.open_world.session import OpenWorldSession, SessionConfig
 from newfound_nodes.transforms import TargetFrame
-from newfound_runtime.images import Frame, rgb_message
+from newfound_runtime.images import Frame
 from newfound_runtime.managed_node import LATCHED, LoadError, Output, Status
-from newfound_runtime.perception_node import PerceptionNode, with_problems
+from newfound_runtime.perception_node import DEBUG_OUTPUTS, PerceptionNode, with_problems
+from newfound_runtime.services import RequestError
 
 _VISION = "vision_detections"
 _VISION_3D = "detections_3d"
-_FROM_FRAMES = ("detections", "markers", "debug_image", "unknowns")
+_ANNOTATIONS = "annotations"
+_LABEL_INFO = "label_info"
+_FROM_FRAMES = ("detections", "markers", "unknowns", *DEBUG_OUTPUTS)
 _WITHOUT_DEPTH = (
     "Set depth_topic to depth images with the stamps of the colour images (depth_tolerance), or "
     "find objects without depth: proposer regions or whole_image"
@@ -70,7 +75,6 @@ class OpenWorldDetector(PerceptionNode):
     OUTPUTS: ClassVar = {
         "detections": (msg.OpenWorldDetections, 10),
         "markers": (MarkerArray, 2),
-        "debug_image": (Image, 2),
         "unknowns": (msg.UnknownObject, 50),
         "knowledge": (msg.KnowledgeBase, LATCHED),
         "learning": (msg.LearningStatus, 50),
@@ -78,7 +82,8 @@ class OpenWorldDetector(PerceptionNode):
     }
 
     def __init__(self, name: str | None = None, **node_arguments: Any) -> None:
-        self.session: OpenWorldSession | None = None
+        self.session: OpenWorldSession | FollowingSession | None = None
+        self._reports: ReportClient | None = None  # to the owner of shared knowledge
         self._depth: DepthInput | None = None
         self._camera_info: Subscription | None = None
         self._positions: Positions | None = None
@@ -87,20 +92,35 @@ class OpenWorldDetector(PerceptionNode):
         super().__init__(name, **node_arguments)
         changes = MutuallyExclusiveCallbackGroup()
         self._knowledge_services = KnowledgeServices(
-            self, changes, self._active_session, lambda: learning_options(self.param)
+            self, changes, self._owned_session, lambda: self._active_session().in_use
         )
-        PackageServices(self, changes, self._active_session, lambda: learning_options(self.param))
+        ReportService(self, self._owned_session)
         self.create_service(Trigger, "~/reset_adaptation", self._reset_adaptation)
 
-    def _active_session(self) -> OpenWorldSession | None:
-        return self.session if self.state() == State.PRIMARY_STATE_ACTIVE else None
+    def _active_session(self) -> FrameSession:
+        session = self.session
+        if session is None or self.state() != State.PRIMARY_STATE_ACTIVE:
+            raise RequestError("NOT_READY", "the node is not active")
+        return session
+
+    def _owned_session(self) -> OpenWorldSession:
+        """What requests are for; raises a RequestError where there is none."""
+        session = self._active_session()
+        if not isinstance(session, OpenWorldSession):
+            owner = self.param("knowledge_owner")
+            raise RequestError("NOT_READY", f"the knowledge is that of {owner}: ask that node")
+        return session
 
     def outputs(self) -> Mapping[str, Output]:
         """Those of the node, and vision_msgs' message where it is installed."""
-        found = dict(super().outputs())
+        found = {**super().outputs(), **DEBUG_OUTPUTS}
         if vision_messages.AVAILABLE:
             found[_VISION] = (vision_messages.Detection2DArray, f"~/{_VISION}", 10)
             found[_VISION_3D] = (vision_messages.Detection3DArray, f"~/{_VISION_3D}", 10)
+            found[_LABEL_INFO] = (vision_messages.LabelInfo, f"~/{_LABEL_INFO}", LATCHED)
+        if foxglove_messages.AVAILABLE:
+            kind = foxglove_messages.ImageAnnotations
+            found[_ANNOTATIONS] = (kind, f"~/{_ANNOTATIONS}", 10)
         return found
 
     # Lifecycle.
@@ -110,16 +130,24 @@ class OpenWorldDetector(PerceptionNode):
         try:
             proposer = make_proposer(self.param)
             detector = Detector(proposer, detector_config(self.param))
-            config = session_config(self.param, self.get_fully_qualified_name())
+            owner = self.param("knowledge_owner")
+            config = session_config(self.param, owner or self.get_fully_qualified_name())
             versions = {place.name for place in (config.root / VERSIONS).glob("*")}
-            self.session = OpenWorldSession(config, detector, self)
+            self.session = (
+                self._follow(owner, config, detector)
+                if owner
+                else OpenWorldSession(config, detector, self)
+            )
         except NewfoundError as error:
             raise LoadError(one_line(error)) from error
         self._log_start(self.session, versions)
         self._detector = detector
         if self.param("depth_topic"):
             self._depth = DepthInput(
-                self, self.param("depth_topic"), self.param("image_reliability")
+                self,
+                self.param("depth_topic"),
+                self.param("image_reliability"),
+                self.param("depth_transport"),
             )
         topic = self.param("camera_info_topic")
         frame, tolerance = self.param("target_frame"), self.param("transform_tolerance")
@@ -131,6 +159,23 @@ class OpenWorldDetector(PerceptionNode):
                 lambda message: self._calibrate(proposer, message),
                 qos_profile_sensor_data,
             )
+
+    def _follow(self, owner: str, config: SessionConfig, detector: Detector) -> FollowingSession:
+        """Share the knowledge of another node; both are told of unknown objects only once."""
+        own = self.get_fully_qualified_name()
+        if owner == own:
+            raise ConfigError("knowledge_owner is this node itself: leave it empty")
+        reports = ReportClient(self, owner, MutuallyExclusiveCallbackGroup())
+        try:
+            session = FollowingSession(
+                config, default_root(own), detector, self, send=reports.send
+            )
+        except BaseException:
+            reports.close()
+            raise
+        reports.answered = session.answered
+        self._reports = reports
+        return session
 
     def _calibrate(self, proposer: Proposer, message: CameraInfo) -> None:
         if not (message.k[0] > 0 and message.k[4] > 0 and message.width and message.height):
@@ -145,14 +190,16 @@ class OpenWorldDetector(PerceptionNode):
         if self._positions is not None:
             self._positions.calibrate(message)
 
-    def _log_start(self, session: OpenWorldSession, versions: Collection[str]) -> None:
+    def _log_start(self, session: FrameSession, versions: Collection[str]) -> None:
         """Log what is used; `versions` are the folders that existed before."""
         for warning in session.warnings:
             self.get_logger().error(warning)
         in_use = session.in_use
         text = f"knowledge version {in_use.version}: {in_use.knowledge.loaded.metadata.method}"
         text += f", {len(in_use.knowledge.labels)} classes"
-        if f"{in_use.version:06d}" in versions:
+        if owner := self.param("knowledge_owner"):
+            text += f"; shared with {owner}, who learns"
+        elif f"{in_use.version:06d}" in versions:
             text += (
                 f"; from the knowledge base, checkpoint {self.param('checkpoint')} was not read"
             )
@@ -165,8 +212,9 @@ class OpenWorldDetector(PerceptionNode):
         super().activated()
         assert self.session is not None
         self.knowledge_changed(self.session.in_use)
-        self._replay = LateSubscriberReplay(self.session.announce)
-        self._replay.add(entry.id for entry in self.session.unknowns())
+        if isinstance(self.session, OpenWorldSession):  # else the owner publishes them
+            self._replay = LateSubscriberReplay(self.session.announce)
+            self._replay.add(entry.id for entry in self.session.unknowns())
 
     def deactivated(self) -> None:
         """Stop images; a job at work goes on."""
@@ -178,11 +226,13 @@ class OpenWorldDetector(PerceptionNode):
         """Release the knowledge base."""
         if self.session is not None:
             self.session.close()
+        if self._reports is not None:
+            self._reports.close()
         if self._camera_info is not None:
             self.destroy_subscription(self._camera_info)
         if self._positions is not None:
             self._positions.close()
-        self._positions = self._detector = None
+        self._positions = self._detector = self._reports = None
         self.session = self._depth = self._replay = self._camera_info = None
 
     # Frames.
@@ -192,8 +242,8 @@ class OpenWorldDetector(PerceptionNode):
         return self._vision_wanted() or any(self.wanted(output) for output in _FROM_FRAMES)
 
     def _vision_wanted(self) -> bool:
-        names = (_VISION, _VISION_3D) if vision_messages.AVAILABLE else ()
-        return any(self.wanted(name) for name in names)
+        names = (_VISION, _VISION_3D, _ANNOTATIONS)
+        return any(name in self._outputs and self.wanted(name) for name in names)
 
     def _positions_wanted(self) -> bool:
         vision = vision_messages.AVAILABLE and self.wanted(_VISION_3D)
@@ -224,16 +274,22 @@ class OpenWorldDetector(PerceptionNode):
         stamp = header.stamp.sec * 10**9 + header.stamp.nanosec
         view = View(stamp, header.frame_id, rgb.shape[1], rgb.shape[0])
         self._prepare_positions(depth)
-        result = self.session.process(rgb, depth, view)
+        result = self._shown(self.session.process(rgb, depth, view))
         message = detections_message(header, result)
         if self._positions_wanted():
             self._positions.add_target(message)
+            note_positions(self.session, message, result)
         self.publish("detections", message)
         self._publish_vision(message)
         if self.wanted("markers"):
             self.publish("markers", markers(message))
-        if self.wanted("debug_image"):
-            self.publish("debug_image", rgb_message(header, annotate(rgb, result)))
+        if self.debug_wanted():
+            self.publish_picture(header, annotate(rgb, result))
+
+    def _shown(self, result: FrameResult) -> FrameResult:
+        """What the filters let out; tracking and unknown objects know nothing of them."""
+        unknown = self.param("unknown_class_id") or "unknown"
+        return shown(result, self.param("shown_classes"), self.param("min_score"), unknown)
 
     def _prepare_positions(self, depth: np.ndarray | None) -> None:
         """Let the detector measure positions if they are wanted and can be measured."""
@@ -254,6 +310,10 @@ class OpenWorldDetector(PerceptionNode):
         if not self._vision_wanted():
             return
         unknown = self.param("unknown_class_id")
+        if foxglove_messages.AVAILABLE and self.wanted(_ANNOTATIONS):
+            self.publish(_ANNOTATIONS, foxglove_messages.annotations(message))
+        if not vision_messages.AVAILABLE:
+            return
         if self.wanted(_VISION):
             self.publish(_VISION, vision_messages.detections(message, unknown))
         if self.wanted(_VISION_3D):
@@ -279,7 +339,7 @@ class OpenWorldDetector(PerceptionNode):
             if "freeze" in names:
                 self.session.light.freeze(self.param("freeze"))
 
-    def _publish_adaptation(self, session: OpenWorldSession) -> None:
+    def _publish_adaptation(self, session: FrameSession) -> None:
         if self.wanted("adaptation"):
             stamp = self.get_clock().now().to_msg()
             message = adaptation_message(session.light.report(), session.light.config, stamp)
@@ -306,6 +366,9 @@ class OpenWorldDetector(PerceptionNode):
     def knowledge_changed(self, in_use: KnowledgeInUse) -> None:
         """Publish what is known."""
         self.publish("knowledge", knowledge_message(in_use))
+        if vision_messages.AVAILABLE:
+            stamp, labels = self.get_clock().now().to_msg(), in_use.knowledge.labels
+            self.publish(_LABEL_INFO, vision_messages.label_info(stamp, labels))
 
     def unknown_changed(self, entry: UnknownObject) -> None:
         """Publish an unknown object."""
@@ -317,14 +380,7 @@ class OpenWorldDetector(PerceptionNode):
             self.get_logger().error(message)
 
     def job_changed(self, status: JobStatus) -> None:
-        """Publish the status of a job, and log how it ended."""
-        if status.state.final:
-            text = f"job {status.job}, {status.label!r}: {status.state} {status.message}".rstrip()
-            if status.state in (JobState.DONE, JobState.CANCELLED):
-                self.get_logger().info(text)
-            else:  # a line of its own: rclpy wants one severity for each
-                self.get_logger().warning(text)
-        self.publish("learning", learning_message(status, self.get_clock().now().to_msg()))
+        """Tell where a job is."""
         self._knowledge_services.job_changed(status)
 
     # Diagnostics.
@@ -355,7 +411,7 @@ class OpenWorldDetector(PerceptionNode):
             "classes": len(in_use.knowledge.labels),
             "unknown objects": len(self.session.unknowns()),
             "not announced": _counts(self.session.held_back()),
-            "learning": ", ".join(sorted(self.session.jobs.labels())) or "nothing",
+            "learning": ", ".join(sorted(self.session.learning())) or "nothing",
             **_adaptation(self.session.light.report()),
             "warnings": "; ".join(self.session.warnings) or "none",
         }

@@ -15,10 +15,11 @@ from newfound_core.detection.proposals import CameraView, Proposer, WholeImage
 from newfound_core.detection.unknown_store import UnknownsConfig
 from newfound_core.errors import ConfigError
 from newfound_core.learning.job import LearningOptions
-from newfound_nodes.model_node import BACKEND_PARAMETERS, find_checkpoint, inference_config
-from newfound_nodes.open_world.learning_queue import COMMAND
+from newfound_nodes.knowledge.learning_queue import COMMAND
+from newfound_nodes.model_node import BACKEND_PARAMETERS, inference_config
 from newfound_nodes.open_world.session import SessionConfig
 from newfound_runtime.parameters import Parameter
+from newfound_runtime.shipped_models import find_checkpoint
 
 # Parameters that are settings of the same name in UnknownsConfig.
 _UNKNOWNS = (
@@ -42,6 +43,12 @@ PARAMETERS = (
         "knowledge_base",
         "",
         "Folder of the knowledge base; empty: newfound/<name of the node> below $ROS_HOME.",
+    ),
+    Parameter(
+        "knowledge_owner",
+        "",
+        "Node whose knowledge base is shared, such as /front/open_world_detector: what it learns "
+        "is known here, and unknown objects are reported to it; empty: this node has its own.",
     ),
     Parameter(
         "package_keys",
@@ -93,6 +100,12 @@ PARAMETERS = (
         "Model of the region network, for the proposers regions and fused: a folder or a name.",
     ),
     Parameter("depth_topic", "depth", "Depth image registered to the colour image."),
+    Parameter(
+        "depth_transport",
+        "raw",
+        "raw: sensor_msgs/Image; compressedDepth: CompressedImage on the sibling topic, PNG.",
+        choices=("raw", "compressedDepth"),
+    ),
     Parameter(
         "depth_tolerance",
         0.05,
@@ -221,6 +234,22 @@ PARAMETERS = (
     Parameter("crops_kept", 24, "Views kept of each unknown object, for learning.", 2, 200),
     Parameter("crop_gap", 3, "Minimum number of frames between two of them.", 1, 1000),
     Parameter("crops_published", 4, "Views in an UnknownObject message.", 1, 200, live=True),
+    # What is published.
+    Parameter(
+        "shown_classes",
+        [""],
+        "Classes of the detections that are published, `unknown_class_id` for unknown objects; "
+        "empty: all. Unknown objects are announced in any case.",
+        live=True,
+    ),
+    Parameter(
+        "min_score",
+        0.0,
+        "Minimum score of published detections.",
+        0.0,
+        1.0,
+        live=True,
+    ),
     # Messages for other packages.
     Parameter(
         "unknown_class_id",
@@ -302,10 +331,15 @@ def camera_view(param: Param) -> CameraView:
     return CameraView(up=CameraView.up_at_pitch(pitch) if pitch >= 0 else None)
 
 
-def session_config(param: Param, node: str) -> SessionConfig:
-    """Where the knowledge base is, and how much is kept."""
+def default_root(node: str) -> Path:
+    """Where a node keeps what it knows."""
     home = Path(os.environ.get("ROS_HOME", "~/.ros")).expanduser()
-    default = home / "newfound" / node.strip("/")
+    return home / "newfound" / node.strip("/")
+
+
+def session_config(param: Param, node: str) -> SessionConfig:
+    """Where the knowledge base is, and how much is kept; `node` is its owner."""
+    default = default_root(node)
     checkpoint = param("checkpoint")
     return SessionConfig(
         root=Path(param("knowledge_base") or default).expanduser(),
@@ -321,7 +355,7 @@ def session_config(param: Param, node: str) -> SessionConfig:
         ),
         queue_limit=param("queue_limit"),
         learning_timeout=param("learning_timeout"),
-        learner=_learner(param),
+        learner=learner(param),
         learn_in_process=param("learning_niceness") if param("learning_in_process") else None,
         light=LightShiftConfig(
             window=param("adaptation_window"), min_classes=param("adaptation_min_classes")
@@ -339,7 +373,8 @@ def learning_options(param: Param) -> LearningOptions:
     )
 
 
-def _learner(param: Param) -> tuple[str, ...]:
+def learner(param: Param) -> tuple[str, ...]:
+    """The command of the learning process."""
     options = {name: str(param(f"learning_{name}")) for name in ("threads", "niceness")}
     flags = [part for name, value in options.items() for part in (f"--{name}", value)]
     return (*COMMAND[:-1], *flags, COMMAND[-1])

@@ -14,7 +14,8 @@ from newfound_core.detection.camera_rays import Calibration
 from newfound_core.detection.positions import ObjectLocator, ObjectPosition
 from newfound_core.errors import ConfigError
 from newfound_msgs import msg
-from newfound_nodes.transforms import TargetFrame, quaternion, transformed
+from newfound_nodes.open_world.frame_session import FrameResult, FrameSession
+from newfound_nodes.transforms import TargetFrame, quaternion, transformed, vector
 
 _NEAREST, _FARTHEST = 0.05, 20.0  # m: typical depth outside is of another unit
 _SAME_ASPECT = 0.01
@@ -168,6 +169,19 @@ def placed(message: msg.OpenWorldDetections) -> tuple[Header, list[Pose]]:
         header.frame_id = message.target_frame
         poses = [transformed(message.to_target, pose) for pose in poses]
     return header, poses
+
+
+def note_positions(
+    session: FrameSession, message: msg.OpenWorldDetections, result: FrameResult
+) -> None:
+    """Note where unknown objects are: that tells whether two cameras see the same one."""
+    if not message.target_frame:
+        return
+    pairs = zip(message.detections, result.own_ids, strict=True)
+    ids = [unknown_id for each, unknown_id in pairs if each.has_position]
+    for unknown_id, pose in zip(ids, placed(message)[1], strict=True):
+        if unknown_id:
+            session.note_position(unknown_id, message.target_frame, vector(pose.position).tolist())
 
 
 def markers(message: msg.OpenWorldDetections) -> MarkerArray:

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the open-world detector holds besides ROS: knowledge, unknown objects, learning jobs.
 
-Frames come from one thread, requests from others, job events from the queue's thread. The
-knowledge in use is a value that is replaced as a whole: a frame takes it once and is not disturbed
-by a change.
+Frames come from one thread, requests from others, job events from the queue's thread.
 """
 
-import threading
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,27 +14,12 @@ import numpy as np
 from torch import Tensor
 
 from newfound_core.checkpoint import MEMORY_NAME
-from newfound_core.detection.backend_embedding import BackendEmbedder
-from newfound_core.detection.detector import (
-    Detection,
-    Detector,
-    embed_crops,
-    label_crops,
-    same_network,
-)
-from newfound_core.detection.embedding import Embedder, PlainEmbedder
+from newfound_core.detection.detector import Detector, embed_crops
 from newfound_core.detection.light_shift import LightShiftConfig
-from newfound_core.detection.same_object import View
-from newfound_core.detection.tracking import Tracker, TrackerConfig
-from newfound_core.detection.unknown_objects import (
-    UnknownObject,
-    UnknownState,
-    embed_unknowns,
-    label_unknowns,
-)
+from newfound_core.detection.reported_unknowns import ReportedUnknowns
+from newfound_core.detection.unknown_objects import UnknownObject, UnknownState
 from newfound_core.detection.unknown_store import UnknownsConfig, UnknownStore
 from newfound_core.errors import DataError, NewfoundError
-from newfound_core.inference import InferenceConfig
 from newfound_core.knowledge.contents import (
     Knowledge,
     from_checkpoint,
@@ -47,7 +28,6 @@ from newfound_core.knowledge.contents import (
     without_class,
     write_learned_in,
 )
-from newfound_core.knowledge.knowledge_base import ClassNote, KnowledgeBase, VersionNote
 from newfound_core.knowledge.labels import (
     find_label,
     label_problem,
@@ -55,40 +35,16 @@ from newfound_core.knowledge.labels import (
     same_label,
 )
 from newfound_core.learning.job import Job, JobState, JobStatus, LearningOptions
-from newfound_core.models import check_device
 from newfound_core.open_world.memory import Memory
 from newfound_core.open_world.memory_store import encoded, load_memory, sample_id
 from newfound_core.packages import Package
 from newfound_core.packages.classes import export_class
-from newfound_nodes.open_world.learning_queue import COMMAND, LearningQueue
+from newfound_nodes.knowledge.owner import KnowledgeConfig, KnowledgeOwner, new_name
+from newfound_nodes.open_world.frame_session import FrameSession, KnowledgeInUse
 from newfound_nodes.open_world.light import LightFollower, decode_shift, encode_shift
 from newfound_runtime.services import RequestError
 
 FEWEST_IMAGES = 2  # one to learn from, one to hold out
-_BUSY = "a class is being learned: wait for it, or call ~/cancel_learning"
-
-
-@dataclass(frozen=True)
-class KnowledgeInUse:
-    """The knowledge that labels frames now."""
-
-    version: int
-    knowledge: Knowledge
-    since: float  # s since 1970, when it came into use
-    classes: Mapping[str, ClassNote]
-    restorable: list[int]  # earlier versions on disk
-    embedder: Embedder  # runs its network
-    unknown_embeddings: Mapping[str, np.ndarray] = field(default_factory=dict)  # by this network
-
-
-@dataclass(frozen=True)
-class FrameResult:
-    """What was found in a frame, and the version of the knowledge that labelled it."""
-
-    version: int
-    detections: list[Detection]
-    tracks: list[int]
-    unknown_ids: list[str]  # of the unknown object that each detection is; empty for none
 
 
 class SessionEvents(Protocol):
@@ -112,56 +68,33 @@ class SessionEvents(Protocol):
 
 
 @dataclass(frozen=True)
-class SessionConfig:
-    """Where things are, and how much is kept."""
+class SessionConfig(KnowledgeConfig):
+    """How a detector labels, remembers and learns."""
 
-    root: Path  # of the knowledge base
-    shipped: Path | None  # checkpoint that becomes the first version
-    device: str = "cpu"
-    inference: InferenceConfig = field(default_factory=InferenceConfig)
-    versions_kept: int = 10
     unknowns: UnknownsConfig = field(default_factory=UnknownsConfig)
-    queue_limit: int = 10
-    learning_timeout: float = 600.0  # s that a learning process may be without progress
-    learner: Sequence[str] = COMMAND
     learn_in_process: int | None = None  # niceness of threads for jobs that do not train
     light: LightShiftConfig = field(default_factory=LightShiftConfig)
     adapt: bool = False  # whether learned classes follow the light from the start
 
 
-class OpenWorldSession:
-    """The state of a detector, kept consistent on disk and in memory."""
+class OpenWorldSession(KnowledgeOwner[Knowledge], FrameSession):
+    """The state of a detector that owns its knowledge, kept consistent on disk and in memory."""
 
     def __init__(self, config: SessionConfig, detector: Detector, events: SessionEvents) -> None:
-        self._detector, self._events = detector, events
-        # Twice the regions of a frame: those that were lost for a moment come back.
-        tracks = max(TrackerConfig().max_tracks, 2 * detector.config.max_regions)
-        self._tracker = Tracker(TrackerConfig(max_tracks=tracks))
-        self._unknowns = UnknownStore(config.unknowns, events)
-        self._requests = threading.RLock()  # one request at a time
-        self._changes = threading.Lock()  # one change of the knowledge at a time
-        self._used: KnowledgeInUse | None = None  # by the last frame
-        self._inference = config.inference
-        self._engine: tuple[Knowledge, Embedder] | None = None  # of a back end, and whose network
-        self._last_job: JobStatus | None = None
-        check_device(config.device)  # or else no version could be read, for another reason
+        FrameSession.__init__(
+            self, detector, UnknownStore(config.unknowns, events), config.inference
+        )
+        self._events = events
+        self._reported = ReportedUnknowns(self._unknowns)
         read = partial(read_knowledge, device=config.device)
-        self._base = KnowledgeBase(config.root, read, config.versions_kept)
+        opened = self._open(config, read, from_checkpoint)
         try:
-            opened = self._base.open(from_checkpoint(config.shipped) if config.shipped else None)
             self.warnings = [*opened.warnings, *self._unknowns.open(config.root / "unknowns")]
             self.light = LightFollower(config.root, opened.content, config.light)
             self.light.switch(config.adapt)
-            self.in_use = self._make_in_use(opened.version, opened.content)
+            self.in_use = self._make_in_use(self._base, opened.version, opened.content)
             self._unknowns.use_embeddings(self.in_use.unknown_embeddings)
-            self.jobs = LearningQueue(
-                config.root / "jobs",
-                self,
-                limit=config.queue_limit,
-                timeout=config.learning_timeout,
-                command=config.learner,
-                in_process=config.learn_in_process,
-            )
+            self.jobs = self._queue(config, config.learn_in_process)
             self._agree_with_jobs()
             self.jobs.start()  # last, because its thread calls us
         except BaseException:
@@ -171,33 +104,8 @@ class OpenWorldSession:
     def close(self) -> None:
         """End all threads; a job at work is resumed by the next session."""
         self.jobs.close()
-        self._unknowns.close()
-        self.light.close()
+        super().close()
         self._base.close()
-
-    # Frames: one thread.
-
-    def process(self, rgb: np.ndarray, depth: np.ndarray | None, view: View) -> FrameResult:
-        """Find, label and track the objects of a frame."""
-        in_use = self.in_use
-        if in_use is not self._used:
-            self._begin_using(in_use)
-        knowledge = in_use.knowledge
-        found = self._detector.detect(rgb, depth, self.light.serve(knowledge), in_use.embedder)
-        self.light.observe(knowledge, found)
-        boxes = np.stack([d.box for d in found]) if found else np.zeros((0, 4), np.float32)
-        rows = np.stack([d.embedding for d in found]) if found else np.zeros((0, 0), np.float32)
-        tracks = self._tracker.update(boxes, rows).tolist()
-        ids = self._unknowns.update(view, found, tracks, self._tracker.tracks)
-        return FrameResult(in_use.version, found, tracks, ids)
-
-    def _begin_using(self, in_use: KnowledgeInUse) -> None:
-        """Between two frames: from here on, embeddings are those of the new network."""
-        same = self._used is not None and same_network(self._used.knowledge, in_use.knowledge)
-        if not same:
-            self._tracker.forget_embeddings()
-        self._unknowns.use_embeddings(in_use.unknown_embeddings, same_network=same)
-        self._used = in_use
 
     # Requests: any thread. They raise a RequestError or another NewfoundError.
 
@@ -284,29 +192,17 @@ class OpenWorldSession:
             labels, label = self.in_use.knowledge.labels, self._known_label(label)
             if len(labels) == 1 and not self.in_use.knowledge.model.head.has_background:
                 raise RequestError("LAST_CLASS", "it is the only class: one has to stay")
-            if self.jobs.busy:
-                raise RequestError("BUSY", _BUSY)
-            with self._changes:
-                write = without_class(self._base.folder(self.in_use.version), label)
-                self._use(self._base.add(write, f"forgot {label!r}"))
+            write = without_class(self._base.folder(self.in_use.version), label)
+            self._change(write, f"forgot {label!r}")
 
     def rename(self, label: str, new_label: str) -> None:
         """Use knowledge in which a class has another name."""
         with self._requests:
             self._base.check()
             label = self._known_label(label)
-            new_label = normalise_label(new_label)
-            if problem := label_problem(new_label):
-                raise RequestError("INVALID_LABEL", problem)
-            others = [known for known in self.in_use.knowledge.labels if known != label]
-            if (taken := find_label(new_label, others)) is not None or new_label == label:
-                raise RequestError("LABEL_EXISTS", f"a class {taken or label!r} is known already")
-            if self.jobs.busy:
-                raise RequestError("BUSY", _BUSY)
-            with self._changes:
-                write = renamed_class(self._base.folder(self.in_use.version), label, new_label)
-                reason = f"renamed {label!r} to {new_label!r}"
-                self._use(self._base.add(write, reason, {label: new_label}))
+            new_label = new_name(label, new_label, self.in_use.knowledge.labels)
+            write = renamed_class(self._base.folder(self.in_use.version), label, new_label)
+            self._change(write, f"renamed {label!r} to {new_label!r}", {label: new_label})
 
     def relearn(self, label: str, ids: Collection[str], options: LearningOptions) -> str:
         """Queue a job that learns a class anew, without some of its images; returns its id."""
@@ -343,9 +239,15 @@ class OpenWorldSession:
             except KeyError:
                 raise RequestError("UNKNOWN_ID", "both are the same object already") from None
 
-    def versions(self) -> list[tuple[int, VersionNote]]:
-        """Every version on disk, oldest first, and how it came about."""
-        return [(v, self._base.note(v) or VersionNote("", 0.0)) for v in self._base.versions()]
+    def report(self, reporter: str, run: str, seen: UnknownObject) -> UnknownObject | None:
+        """Take in an unknown object of a detector that follows; the entry that it is here."""
+        self._base.check()
+        in_use = self.in_use
+
+        def embed(crop: np.ndarray) -> np.ndarray:
+            return embed_crops(in_use.knowledge, [crop], in_use.embedder)[0]
+
+        return self._reported.take(reporter, run, seen, embed)
 
     def knowledge_of(self, version: int) -> Knowledge:
         """The knowledge of a version on disk; 0 is the one in use."""
@@ -371,48 +273,13 @@ class OpenWorldSession:
             raise RequestError("UNKNOWN_LABEL", f"no class {label[:100]!r}; known: {known}")
         return label
 
-    def restore(self, version: int) -> None:
-        """Use an earlier version again, as a new one that is its copy."""
-        with self._requests:
-            self._base.check()
-            if self.jobs.busy:
-                raise RequestError("BUSY", _BUSY)
-            with self._changes:
-                self._use(self._base.copy(version))
-
-    def unknown(self, unknown_id: str) -> UnknownObject | None:
-        """The entry of an unknown object."""
-        return self._unknowns.get(unknown_id)
-
-    def unknowns(self) -> list[UnknownObject]:
-        """All unknown objects, the one seen last at the end."""
-        return self._unknowns.all()
-
-    def held_back(self) -> Mapping[str, int]:
-        """How many unknown objects that are seen now are not announced, by the reason."""
-        return self._unknowns.held_back()
-
-    def announce(self, unknown_id: str) -> None:
-        """Publish an unknown object again."""
-        self._unknowns.announce(unknown_id)
-
-    def tick(self) -> None:
-        """Remove unknown objects that are too old, store what has changed; once a second."""
-        self._unknowns.tick()
-        self.light.tick()
-
-    def errors(self) -> list[str]:
-        """What keeps the session from keeping what it learns, a sentence each."""
-        problem = self._base.problem()
-        return [problem] if problem else []
-
     def problems(self) -> list[str]:
         """What else a person should look at, a sentence each."""
-        found = [*self.warnings, self._unknowns.problem(), self.light.report().problem]
-        job = self._last_job
-        if job is not None and job.state in (JobState.FAILED, JobState.REJECTED):
-            found.append(f"learning {job.label!r} {job.state}: {job.message}")
-        return [problem for problem in found if problem]
+        return [*super().problems(), *self._job_problems()]
+
+    def learning(self) -> set[str]:
+        """Labels of the classes that are being learned, or will be."""
+        return self.jobs.labels()
 
     def _entry(self, unknown_id: str) -> UnknownObject:
         entry = self._unknowns.get(unknown_id)
@@ -422,10 +289,6 @@ class OpenWorldSession:
         return entry
 
     # For the learning queue, in its thread.
-
-    def version(self) -> int:
-        """The version in use."""
-        return self.in_use.version
 
     def adopt(self, job: str, label: str, checkpoint: Path) -> int:
         """Use what a job has learned; return its version.
@@ -451,9 +314,9 @@ class OpenWorldSession:
     def _learned_in(self, name: str, label: str) -> Mapping[str, Tensor]:
         """The lights that classes were learned in, once a job's result is in use."""
         job, knowledge = self.jobs.folders.job(name), self.in_use.knowledge
-        if job is not None and job.anew and not job.options.epochs:
+        if job is not None and job.anew and not job.options.trains:
             return knowledge.learned_in  # its images are those it was learned from before
-        if job is None or job.options.epochs:  # another network: its embeddings are others, too
+        if job is None or job.options.trains:  # another network: its embeddings are others, too
             return {}
         shift = decode_shift(job.light, knowledge.model.head.dimension)
         if (before := knowledge.learned_in.get(label)) is not None:
@@ -479,52 +342,11 @@ class OpenWorldSession:
 
     def _use(self, version: int, check: Callable[[Knowledge], None] = lambda _: None) -> int:
         before = self.in_use.knowledge.labels
-        self.in_use = self._make_in_use(version, self._base.switch(version, check))
+        knowledge = self._base.switch(version, check)
+        self.in_use = self._make_in_use(self._base, version, knowledge)
         self._events.knowledge_changed(self.in_use)
-        new = set(self.in_use.knowledge.labels) - set(before)
-        if new:
-            self._release_known(self.in_use, new)
+        self._release_known(self.in_use, before)
         return version
-
-    def _make_in_use(self, version: int, knowledge: Knowledge) -> KnowledgeInUse:
-        note, embedder = self._base.note(version), self._make_embedder(knowledge)
-        self.light.use(knowledge)
-        return KnowledgeInUse(
-            version,
-            knowledge,
-            time.time(),
-            note.classes if note else {},
-            [other for other in self._base.versions() if other != version],
-            embedder,
-            embed_unknowns(self.unknowns(), lambda crops: embed_crops(knowledge, crops, embedder)),
-        )
-
-    def _make_embedder(self, knowledge: Knowledge) -> Embedder:
-        """What runs the network; a back end takes seconds to make, and outlives new classes."""
-        if self._inference == InferenceConfig():
-            return PlainEmbedder(knowledge.loaded)
-        if self._engine is None or not same_network(self._engine[0], knowledge):
-            self._engine = knowledge, BackendEmbedder(knowledge.loaded, self._inference)
-        return self._engine[1]
-
-    def _release_known(self, in_use: KnowledgeInUse, new: set[str]) -> None:
-        """Other unknown objects may be of a class that was just learned.
-
-        To be named is not enough to be let go: while few classes are known, one accepts what
-        merely resembles it, and the views of another object would be lost. It must look the same.
-        """
-        knowledge, least = in_use.knowledge, self._unknowns.config.same_similarity
-        waiting = [entry for entry in self.unknowns() if entry.state == UnknownState.WAITING]
-        labels = label_unknowns(
-            waiting, lambda crops: label_crops(knowledge, crops, in_use.embedder)
-        )
-        for unknown_id, label in labels.items():
-            embedding = in_use.unknown_embeddings.get(unknown_id)
-            if label not in new or embedding is None:  # or it was announced meanwhile
-                continue
-            mean = knowledge.model.head.means.value[knowledge.labels.index(label)].cpu().numpy()
-            if embedding @ mean >= least * np.linalg.norm(mean):
-                self._unknowns.release(unknown_id, label)
 
     def _agree_with_jobs(self) -> None:
         """An unknown object is being learned if a job says so: jobs are written first."""

@@ -58,6 +58,26 @@ def test_an_update_tells_the_mean_entropy_of_its_frames_and_its_time(make):
     assert updated(adaptation, 2).entropy == pytest.approx(0.7)
 
 
+def test_an_update_is_under_way_until_the_report_tells_of_it(make, monkeypatch):
+    adaptation = make()
+    applied, told = threading.Event(), threading.Event()
+    status = adaptation.onda.status
+
+    def slow_status():
+        if threading.current_thread().name == "adaptation":
+            applied.set()
+            told.wait(10.0)
+        return status()
+
+    monkeypatch.setattr(adaptation.onda, "status", slow_status)
+    look(adaptation, 0.2, 0.4)
+    assert applied.wait(10.0)
+    assert (adaptation.updating, adaptation.report().updates) == (True, 0)
+    told.set()
+    assert eventually(lambda: not adaptation.updating)
+    assert adaptation.report().updates == 1
+
+
 def test_frames_that_are_not_used_count_as_skipped_and_not_for_the_entropy(make):
     adaptation = make()
     look(adaptation, 0.2)

@@ -27,7 +27,7 @@ from newfound_runtime.managed_node import LATCHED
 from newfound_runtime.testing import ACTIVE, eventually, values
 
 NODE, ASK = "/curator", ConfirmLabel.Request
-TEAPOT = LabelCandidate(label="teapot", confidence=0.8, provider="library")
+TEAPOT = LabelCandidate(label="teapot", confidence=0.8, provider="library", span_share=0.5)
 
 
 class World:
@@ -144,6 +144,31 @@ def test_an_object_is_asked_about_confirmed_and_learned(world, start):
     world.announce("u2")
     world.becomes("waiting", "u2")
     assert len(world.requests(QueryLabel)) == 2, "nothing is asked twice"
+
+
+def test_all_views_are_sent_and_known_classes_are_not_asked_for(ros, world, start):
+    world.offer()
+    node = start()
+    node.proposals.set_known(["mug", "claw_hammer"])
+    ros.connected(world.unknowns)
+    views = [CompressedImage(format="jpeg", data=f"view {n}".encode()) for n in range(7)]
+    waiting = UnknownObject.STATE_WAITING
+    world.unknowns.publish(UnknownObject(id="u1", state=waiting, crops=views))
+    assert world.becomes("waiting").candidates[0].span_share == pytest.approx(0.5)
+    [asked] = world.requests(QueryLabel)
+    assert bytes(asked.crop.data) == b"view 0"
+    assert [bytes(view.data) for view in asked.more_crops] == [
+        b"view 1",
+        b"view 2",
+        b"view 3",
+        b"view 4",
+    ]
+    assert asked.exclude == ["claw_hammer", "mug"]
+    refused = ConfirmLabel.Request(unknown_id="u1", decision=ConfirmLabel.Request.DECISION_REFUSE)
+    assert ros.call(ConfirmLabel, f"{NODE}/confirm_label", refused).result == 0
+    eventually(lambda: len(world.requests(QueryLabel)) == 2, "asked again")
+    proposed = world.answers[QueryLabel].candidates[0].label
+    assert world.requests(QueryLabel)[1].exclude == sorted(["claw_hammer", "mug", proposed])
 
 
 def test_fetched_images_are_read_from_the_common_folder(world, start, tmp_path):

@@ -327,6 +327,7 @@ def test_decisions_that_cannot_be_taken_have_a_code(office):
 
     assert code("u9", "confirm", "") == "UNKNOWN_ID"
     assert code("u1", "confirm", "") == "INVALID_LABEL", "nothing is proposed yet"
+    assert code("u1", "refuse", "") == "INVALID_DECISION"
     assert code("u1", "correct", "") == "INVALID_LABEL"
     assert code("u1", "correct", "../../etc") == "INVALID_LABEL"
     assert code("u1", "correct", "x" * 10_000) == "INVALID_LABEL"
@@ -335,6 +336,20 @@ def test_decisions_that_cannot_be_taken_have_a_code(office):
     assert office.queue.decide("u1", "correct", "vase") == "vase"
     assert code("u1", "correct", "kettle") == "ALREADY_DECIDED"
     assert code("u1", "dismiss", "") == "ALREADY_DECIDED"
+
+
+def test_names_that_are_refused_are_asked_for_no_more_not_even_after_a_restart(office):
+    office.queue.announced("u1", b"crop")
+    office.answer(FOUND)
+    assert office.queue.decide("u1", "refuse", "") == ""
+    [proposal] = office.restart().open()
+    assert (proposal.state, proposal.candidates, proposal.refused) == ("asking", (), ("teapot",))
+    office.answer(Answer("done", candidates=[Candidate("vase", 0.3, "library")]))
+    office.queue.decide("u1", "refuse", "")
+    assert office.answer(Answer("done")).refused == ("teapot", "vase")
+    [proposal] = office.queue.open()
+    assert proposal.message.startswith("no label was found")
+    assert office.queue.decide("u1", "correct", "teapot") == "teapot", "a person may think again"
 
 
 def test_a_person_need_not_wait_for_the_web(office):

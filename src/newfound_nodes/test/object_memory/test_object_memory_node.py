@@ -3,6 +3,7 @@
 
 import array
 import os
+import resource
 import signal
 import time
 
@@ -204,10 +205,40 @@ def test_what_was_seen_is_there_after_a_kill(ros, parameters):
     ros.becomes_active(NODE)
     robot = Robot(ros)
     for number in range(20):
-        robot.see(found(f"thing {number}", 0.01 * number), target=0.0)
+        robot.see(found(f"thing {number}", 0.2 * number), target=0.0)
     robot.finds("thing 19")
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     ros.started(ObjectMemoryNode, **parameters)
     objects = eventually(lambda: robot.ask(ListObjects, "list_objects").objects)
     assert {each.label for each in objects} == {f"thing {number}" for number in range(20)}
+
+
+def test_on_a_full_disk_answers_go_on_diagnostics_say_so_and_it_recovers(ros, parameters):
+    code = "from newfound_runtime.executable import main; main('object_memory')"
+    arguments = ("-c", code, "--ros-args", "-p", f"database:={parameters['database']}")
+    process = ros.process(*arguments)
+    ros.becomes_active(NODE)
+    robot, diagnostics = Robot(ros), ros.diagnostics(NODE)
+    robot.see(found("mug", 0.2), target=0.0)
+    robot.finds("mug")
+    limits = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, limits[1]))  # the kernel refuses
+
+    def failed():
+        robot.see(found("bowl"), target=0.0)
+        return diagnostics() and diagnostics().level == DiagnosticStatus.ERROR
+
+    eventually(failed, "diagnostics")
+    assert "objects.db" in diagnostics().message
+    robot.see(target=0.0)  # nothing to write is no recovery
+    [mug] = robot.find("mug")
+    assert robot.find("bowl") == []
+    forget = robot.ask(ForgetObject, "forget_object", id=mug.id)
+    assert forget.result == ForgetObject.Response.RESULT_STORAGE
+    assert diagnostics().level == DiagnosticStatus.ERROR
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
+    robot.see(found("bowl"), target=0.0)
+    robot.finds("bowl")
+    eventually(lambda: diagnostics().level == DiagnosticStatus.OK, "recovered")
+    assert len(robot.find("mug")) == 1

@@ -6,11 +6,12 @@ import time
 import numpy as np
 import pytest
 from builtin_interfaces.msg import Time
-from sensor_msgs.msg import CameraInfo, Image
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
 from newfound_core.detection.proposals import CameraView
 from newfound_nodes.open_world.depth_input import DepthInput, calibrated
+from newfound_runtime.bag_testing import compressed_depth
 from newfound_runtime.images import Frame
 from newfound_runtime.testing import eventually
 
@@ -127,3 +128,24 @@ def test_camera_info_gives_the_focal_lengths_whatever_the_resolution():
     assert (view.centre_x, view.centre_y, view.up) == (0.5, 0.5, (0, -1, 0))
     assert calibrated(known, CameraInfo(width=640, height=480)) is None
     assert calibrated(known, CameraInfo(k=k)) is None
+
+
+def eventually_array(source):
+    found = []
+    eventually(lambda: found.append(source.of(colour(), TOLERANCE, 0.1)) or found[-1] is not None)
+    return found[-1]
+
+
+def test_depth_may_come_compressed(ros):
+    source = DepthInput(ros.client, "/depth", "reliable", "compressedDepth")
+    source.refresh(True)
+    publisher = ros.publisher(CompressedImage, "/depth/compressedDepth")
+    ros.connected(publisher)
+    stamp = 5 * 10**9 + 500_000_000
+    for values in (np.full((4, 4), 1234, np.uint16), np.full((4, 4), 1.234, np.float32)):
+        publisher.publish(compressed_depth(stamp, values))
+        found = eventually_array(source)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, 1.234, atol=2e-3)
+        source._recent.clear()
+    source.close()

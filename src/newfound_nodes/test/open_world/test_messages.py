@@ -3,8 +3,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from newfound_nodes.open_world.frame_session import FrameResult
 from newfound_nodes.open_world.messages import KNOWN, UNKNOWN, annotate
-from newfound_nodes.open_world.session import FrameResult
 
 
 def detection(left, label):
@@ -22,7 +22,10 @@ def test_known_and_unknown_things_have_boxes_of_different_colours():
     rgb = np.zeros((120, 160, 3), np.uint8)
     rgb.flags.writeable = False
     picture = annotate(
-        rgb, FrameResult(1, [detection(10, "Tasse ☕"), detection(100, "")], [1, 2], ["", ""])
+        rgb,
+        FrameResult(
+            1, [detection(10, "Tasse ☕"), detection(100, "")], [1, 2], ["", ""], ["", ""]
+        ),
     )
     assert tuple(picture[79, 20]) == KNOWN
     assert tuple(picture[79, 110]) == UNKNOWN

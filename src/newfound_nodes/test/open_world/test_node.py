@@ -35,6 +35,7 @@ from newfound_msgs.srv import (
     RestoreKnowledge,
 )
 from newfound_nodes.open_world.node import OpenWorldDetector
+from newfound_runtime import images
 from newfound_runtime.managed_node import LATCHED
 from newfound_runtime.testing import ACTIVE, UNCONFIGURED, eventually, image, values
 
@@ -125,6 +126,33 @@ def test_known_things_are_named_and_others_called_unknown(robot):
     assert yellow.distance > yellow.rejection_threshold
     assert robot.detections[-1].knowledge_version == 1
     assert robot.detections[-1].header.frame_id == f"camera {robot.number}"
+
+
+def test_detections_are_filtered_by_class_and_score_while_it_runs(robot):
+    def found(colour):
+        robot.number += 1
+        before = len(robot.detections)
+        robot.camera.publish(frame(robot.square(colour, robot.number), robot.number))
+        eventually(lambda: len(robot.detections) > before, "detections")
+        return [each.label for each in robot.detections[-1].detections]
+
+    assert (found(RED), found(YELLOW)) == (["red"], [""])
+    robot.ros.set(NODE, shown_classes=["red"])
+    assert (found(RED), found(YELLOW)) == (["red"], [])
+    robot.ros.set(NODE, shown_classes=["unknown", "blue"])
+    assert (found(RED), found(YELLOW)) == ([], [""])
+    robot.ros.set(NODE, shown_classes=[""], min_score=1.0)
+    assert found(RED) == []
+    for _ in range(4):
+        found(YELLOW)
+    eventually(lambda: robot.unknowns, "an unknown object is announced though it is not shown")
+
+
+def test_the_debug_image_comes_raw_and_compressed(robot):
+    raw = robot.ros.collect(Image, f"{NODE}/debug_image")
+    compressed = robot.ros.collect(CompressedImage, f"{NODE}/debug_image/compressed")
+    eventually(lambda: robot.see(RED) and raw and compressed)
+    assert images.decode(compressed[-1]).shape == images.to_rgb(raw[-1]).shape
 
 
 def test_a_dismissed_unknown_is_told_of_once_more_and_not_again(robot):

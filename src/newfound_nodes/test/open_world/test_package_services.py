@@ -3,7 +3,6 @@
 
 import pytest
 
-from newfound_core.packages.keys import SigningKey
 from newfound_msgs.srv import ExportClass, ForgetClass, ImportPackage
 from newfound_nodes.open_world.node import OpenWorldDetector
 from newfound_runtime.testing import eventually
@@ -13,22 +12,13 @@ Exported, Imported = ExportClass.Response, ImportPackage.Response
 
 
 @pytest.fixture
-def keys(tmp_path):
-    """The robot signs, and trusts itself."""
-    key = SigningKey.create(tmp_path / "keys")
-    (tmp_path / "keys" / "trusted").mkdir()
-    (tmp_path / "keys" / "trusted" / "myself.pub").write_text(key.public.text)
-    return tmp_path / "keys"
-
-
-@pytest.fixture
-def node(ros, tmp_path, shipped, keys):
+def node(ros, tmp_path, shipped, key):
     return ros.started(
         OpenWorldDetector,
         checkpoint=str(shipped),
         knowledge_base=str(tmp_path / "base"),
         proposer="whole_image",
-        package_keys=str(keys),
+        package_keys=str(tmp_path / "keys"),
         max_accuracy_loss=1.0,
         max_class_loss=1.0,
     )
@@ -55,7 +45,8 @@ def test_a_class_that_was_given_away_can_be_taken_back(ros, node):
     eventually(lambda: "red" in node.session.in_use.knowledge.labels, "red is learned")
 
 
-def test_what_must_not_be_taken_is_refused_with_the_reason(ros, node, keys):
+def test_what_must_not_be_taken_is_refused_with_the_reason(ros, node, tmp_path):
+    keys = tmp_path / "keys"
     given = export(ros, "red")
     assert export(ros, "nobody").result == Exported.RESULT_UNKNOWN_LABEL
     damaged = bytearray(given.package)

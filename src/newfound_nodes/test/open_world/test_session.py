@@ -20,9 +20,10 @@ from newfound_core.errors import (
 )
 from newfound_core.inference import InferenceConfig
 from newfound_core.knowledge.contents import without_class
-from newfound_core.learning.job import JobFolders, LearningOptions
+from newfound_core.learning.job import LearningOptions
+from newfound_core.learning.job_folder import JobFolders
 from newfound_core.testing import COLOURS, tiny_open_world
-from newfound_nodes.open_world.learning_queue import LearningQueue
+from newfound_nodes.knowledge.learning_queue import LearningQueue
 from newfound_nodes.open_world.session import OpenWorldSession, SessionConfig
 from newfound_runtime.services import RequestError
 from newfound_runtime.testing import eventually
@@ -157,7 +158,7 @@ def test_a_job_that_ends_while_the_session_is_made_is_reported(
             super().start()
             eventually(lambda: told, "a report", timeout=10)
 
-    monkeypatch.setattr("newfound_nodes.open_world.session.LearningQueue", Eager)
+    monkeypatch.setattr("newfound_nodes.knowledge.owner.LearningQueue", Eager)
     (tmp_path / "base" / "jobs" / "000001").mkdir(parents=True)  # without job.json
     make_session(told)
     assert (told[0].job, told[0].state) == ("000001", "failed")

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from newfound_sim.errors import DatasetError
 from newfound_sim.generate import record_request
@@ -49,28 +51,53 @@ class RoomTask:
     pictures: tuple[tuple[int, Path], ...]  # number of the view, where to write it
     request: RoomRequest
 
+    @property
+    def seed(self) -> int:
+        """That of the room."""
+        return self.request.seed * ROOMS_PER_SEED + self.room
+
 
 def generate_rooms(out: Path, request: RoomRequest, workers: int) -> int:
     """Write the pictures that are missing in `out`; returns how many were."""
     record_request(out, request)
     clean(out)
-    tasks = [task for task in _tasks(out, request) if task.pictures]
+    tasks = missing_pictures(request, lambda d, c, n: out / d / c / f"{n:05d}.jpg")
     produce(tasks, make_room, workers, "rooms")
     return sum(len(task.pictures) for task in tasks)
 
 
 def make_room(task: RoomTask) -> None:
     """Render the missing pictures of one room."""
+    for _, path, rgb in rendered(task):
+        write_jpeg(path, rgb)
+
+
+def rendered(task: RoomTask) -> Iterator[tuple[int, Path, np.ndarray]]:
+    """The missing pictures of one room, uint8 [H, W, 3]: number of the view, and where to."""
     building, lighting = DOMAINS[task.domain]
     request = task.request
-    seed = request.seed * ROOMS_PER_SEED + task.room
     for view, path in task.pictures:
         frame = room_image(
-            *(building, lighting, task.category, seed, request.size),
+            *(building, lighting, task.category, task.seed, request.size),
             view=view,
             samples=request.samples,
         )
-        write_jpeg(path, frame.rgb)
+        yield view, path, frame.rgb
+
+
+def missing_pictures(
+    request: RoomRequest, path_of: Callable[[str, str, int], Path]
+) -> list[RoomTask]:
+    """What is to be rendered; `path_of` a picture, by domain, category and number."""
+    tasks = []
+    for room in range(-(-request.images // request.views)):
+        numbers = range(room * request.views, min((room + 1) * request.views, request.images))
+        for domain in request.domains:
+            for category in request.classes:
+                paths = [(n % request.views, path_of(domain, category, n)) for n in numbers]
+                if missing := tuple((view, path) for view, path in paths if not path.exists()):
+                    tasks.append(RoomTask(domain, category, room, missing, request))
+    return tasks
 
 
 def find_rooms(names: Sequence[str], known: Sequence[str], kind: str) -> tuple[str, ...]:
@@ -83,19 +110,6 @@ def find_rooms(names: Sequence[str], known: Sequence[str], kind: str) -> tuple[s
         wanted += of_building or [name]
     _all_known(kind, wanted, known)
     return tuple(wanted)
-
-
-def _tasks(out: Path, request: RoomRequest) -> list[RoomTask]:
-    tasks = []
-    for room in range(-(-request.images // request.views)):
-        numbers = range(room * request.views, min((room + 1) * request.views, request.images))
-        for domain in request.domains:
-            for category in request.classes:
-                folder = out / domain / category
-                paths = [(n % request.views, folder / f"{n:05d}.jpg") for n in numbers]
-                missing = tuple((view, path) for view, path in paths if not path.exists())
-                tasks.append(RoomTask(domain, category, room, missing, request))
-    return tasks
 
 
 def _all_known(kind: str, names: Sequence[str], known: Sequence[str]) -> None:

@@ -38,6 +38,7 @@ class Solid:
     finish: Material
     lamp: bool = False  # shines when lamps are on
     is_picture: bool = False  # a rectangle that shows its whole texture, made by `picture`
+    label: str = ""  # its class in masks, where that is not the piece's: wall, floor, door, chair
 
     def moved(self, x: float = 0.0, y: float = 0.0, z: float = 0.0) -> Solid:
         """The same solid, shifted."""
@@ -49,6 +50,11 @@ class Solid:
         c, s = np.cos(angle), np.sin(angle)
         turn = np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]])
         return replace(self, vertices=self.vertices @ turn.T)
+
+
+def named(label: str, solids: Sequence[Solid]) -> list[Solid]:
+    """The same solids, of a class in masks."""
+    return [replace(solid, label=label) for solid in solids]
 
 
 def box(finish: Material, at: Point, size: Point) -> Solid:

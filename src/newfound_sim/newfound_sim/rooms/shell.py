@@ -11,7 +11,7 @@ from newfound_sim.materials import Material
 from newfound_sim.rooms import pictures
 from newfound_sim.rooms.furniture.workshop import Workshop
 from newfound_sim.rooms.plan import Opening, Plan
-from newfound_sim.rooms.shapes import Solid, box, ellipsoid, picture, rod
+from newfound_sim.rooms.shapes import Solid, box, ellipsoid, named, picture, rod
 from newfound_sim.rooms.style import Shell, Style
 from newfound_sim.rooms.surfaces import paint
 
@@ -28,19 +28,18 @@ def build_shell(
     floor = shop.pick(shell.floors.get(category, shell.floors["default"]))
     w, d, h = plan.width, plan.depth, plan.height
     outside = 2 * THICKNESS
-    parts = [
-        box(floor, (w / 2, d / 2, -0.1), (w + outside, d + outside, 0.1)),
-        box(shell.ceiling, (w / 2, d / 2, h), (w + outside, d + outside, 0.1)),
-    ]
+    ground = box(floor, (w / 2, d / 2, -0.1), (w + outside, d + outside, 0.1))
+    roof = box(shell.ceiling, (w / 2, d / 2, h), (w + outside, d + outside, 0.1))
+    parts = [*named("floor", [ground]), *named("ceiling", [roof])]
     tiles = shop.pick(shell.wall_tiles) if category == "bathroom" else None
     for number in range(4):
-        local = _wall(plan, number, wall, shell, tiles)
+        local = named("wall", _wall(plan, number, wall, shell, tiles))
         for opening in plan.on_wall(number):
             made = _door(opening, shop, shell, office_like) if opening.kind == "door" else []
-            local += made or _window(opening, shell)
+            local += named(opening.kind, made or _window(opening, shell))
         parts += _to_room(plan, number, local)
     if shell.beams:
-        parts += _beams(plan, shop.style.woods[-1])
+        parts += named("ceiling", _beams(plan, shop.style.woods[-1]))
     return parts
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from newfound_core.errors import DataError
+from newfound_training.data.fingerprint import file_fingerprint
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".webp"})
 
@@ -41,12 +42,11 @@ class ImageFile:
             raise DataError(f"{self.path} cannot be decoded: {error}") from error
 
     def fingerprint(self) -> str:
-        """Name, size and time of the last change."""
+        """Name, size and content."""
         try:
-            status = self.path.stat()
+            return f"{self.name} {file_fingerprint(self.path)}"
         except OSError:  # listed by the data set, but not there: found again when it is read
             return f"{self.name} missing"
-        return f"{self.name} {status.st_size} {status.st_mtime_ns}"
 
 
 def image_files(folder: Path, root: Path) -> Iterator[ImageFile]:

@@ -21,6 +21,7 @@ from newfound_core.bag_images import BagImages
 from newfound_core.errors import DataError, FrameError, RecordingError
 from newfound_core.preprocessing import Preprocessing
 from newfound_core.storage import atomic_directory, read_json, write_json
+from newfound_training.data.fingerprint import file_fingerprint
 from newfound_training.data.images import ImageFile, image_files
 from newfound_training.running.command import Run, require_same_data
 
@@ -43,8 +44,8 @@ class Clip(ABC):
         """Key that changes when the clip does."""
         path = Path(self.name)
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
-        sizes = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-        return f"{len(self)} {sizes}"
+        known = [(str(file), file_fingerprint(file)) for file in files if file.is_file()]
+        return f"{len(self)} {known}"
 
     @abstractmethod
     def read(self, numbers: Sequence[int]) -> Iterator[np.ndarray | None]:
@@ -61,7 +62,7 @@ class ImageClip(Clip):
         return len(self._files)
 
     def fingerprint(self) -> str:
-        """Names, sizes and times of the files."""
+        """Names, sizes and content of the files."""
         return " ".join(file.fingerprint() for file in self._files)
 
     def read(self, numbers: Sequence[int]) -> Iterator[np.ndarray | None]:

@@ -3,7 +3,7 @@
 
 Each run behind the table, a method, an unseen domain and a seed, is kept in a file of its own. BN
 and WBN* are measured a second time while ONDA follows the unseen domain's images in its last
-layers, those behind the frozen stages.
+layers, those behind the frozen stages, with its guards as in the node.
 """
 
 import copy
@@ -96,7 +96,9 @@ def _accuracies(task: PlaceTask, indices: np.ndarray) -> dict[str, Any]:
 
 def _followed(task: PlaceTask, indices: np.ndarray, run: Run) -> dict[str, Any]:
     """Accuracies while ONDA follows the images, which come in random order, one by one."""
-    onda = Onda(copy.deepcopy(task.model).eval())
+    model = copy.deepcopy(task.model).eval()
+    model.source_confidence = task.source_confidence()
+    onda = Onda(model)
     order = np.random.default_rng(run.seed).permutation(indices)
     labels = task.data.images.labels
     counts = np.zeros((len(task.data.images.pixels.images.class_names),) * 2, int)

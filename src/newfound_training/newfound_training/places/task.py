@@ -139,6 +139,11 @@ class PlaceTask(Task):
         predicted = self.predict(indices).probabilities.argmax(1)
         return float((predicted == self.data.images.labels[indices]).mean())
 
+    def source_confidence(self) -> float | None:
+        """Mean probability of the answer on the held-out images of the sources, if there are."""
+        held_out = self.sources.validation
+        return float(self.predict(held_out).probabilities.max(1).mean()) if len(held_out) else None
+
     def predict(self, indices: np.ndarray, batch_size: int = 100) -> "Predictions":
         """Predict images with the model in evaluation mode."""
         self.model.eval()

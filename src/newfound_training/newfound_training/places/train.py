@@ -127,9 +127,12 @@ def _save(
 ) -> None:
     names = task.sources.names
     held_out = {f"accuracy in {name} (unseen)": t["accuracy"] for name, t in tests.items()}
+    confidence = task.source_confidence()  # before the model is one for images again
+    model = task.whole()
+    model.source_confidence = confidence
     checkpoint = save_model(
         run.out / "checkpoint",
-        task.whole(),
+        model,
         task.data.images.pixels.images.class_names,
         task.data.preprocessing,
         domains=domain_names(options, task.model, names),

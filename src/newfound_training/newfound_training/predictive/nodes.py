@@ -2,7 +2,7 @@
 """From folders of images to the nodes of a graph: statistics, measured fields, descriptions."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,8 @@ from torch import Tensor
 from newfound_core.backbones import Backbone
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.models import LoadedModel
-from newfound_core.onda.estimators import BatchEstimator
-from newfound_core.onda.statistics import NormalizationLayers, Statistics, measure_drift
+from newfound_core.onda.statistics import NormalizationLayers, Statistics
 from newfound_core.predictive.choice import (
-    FEWEST_NODES,
     Measurements,
     choose_config,
     with_changes,
@@ -39,18 +37,16 @@ from newfound_training.source import to_device
 _log = logging.getLogger(__name__)
 FEWEST_IMAGES = 16  # of a domain
 BATCH = 48  # images whose statistics are estimated together
-# Frames that a prediction may stand for. Fewer would be better for images at random, but frames of
-# a robot are alike, and the first ones may show one thing.
-PRIORS = (10.0, 20.0, 40.0, 80.0, 160.0)
 
 
 @dataclass(frozen=True)
 class DomainImages:
-    """The images of one domain, at the network's size; labels are not known."""
+    """The images of one domain, at the network's size."""
 
     name: str
     metadata: dict[str, Value]
     images: Sequence[np.ndarray]
+    labels: np.ndarray | None = None  # of the source, where scale and bias are trained
 
     def measurements(self) -> Measurements:
         """The measured fields of each image."""
@@ -109,6 +105,8 @@ def read_metadata(path: Path) -> tuple[Schema, Described]:
         for name, given in content["fields"].items()
     ]
     schema = Schema.from_values(listed)
+    if taken := sorted({f.name for f in measured_fields()} & set(schema.names)):
+        raise ConfigError(f"{path}: {', '.join(taken)} is measured on images; choose another name")
     domains: Described = {}
     for name, values in content["domains"].items():
         if not isinstance(values, Mapping):
@@ -137,11 +135,16 @@ def statistics_of(loaded: LoadedModel, domain: DomainImages, seed: int) -> Stati
 
 
 def build_graph(
-    loaded: LoadedModel, schema: Schema | None, domains: Sequence[DomainImages], seed: int
+    loaded: LoadedModel,
+    schema: Schema | None,
+    domains: Sequence[DomainImages],
+    seed: int,
+    train: Callable[[DomainGraph], DomainGraph] = lambda graph: graph,
 ) -> tuple[DomainGraph, list[Measurements], dict[str, Any]]:
     """The graph of the domains, its regression chosen by leaving one out at a time.
 
-    Also what was measured of each node's images, and what was found on the way.
+    `train` may give the nodes a scale and a bias before that. Also what was measured of each
+    node's images, and what was found on the way.
     """
     kept = [d for d in domains if len(d.images) >= FEWEST_IMAGES]
     left_out = [d.name for d in domains if len(d.images) < FEWEST_IMAGES]
@@ -151,7 +154,8 @@ def build_graph(
     whole = Schema((*described, *measured_fields()))
     nodes, parts, measured = [], [], {}
     for domain in kept:
-        found = domain.measurements()
+        camera = {f.name: f.number(domain.metadata[f.name]) for f in described if f.measured}
+        found = [measurement | camera for measurement in domain.measurements()]
         measured[domain.name] = found
         metadata = {**domain.metadata, **average(found)}
         nodes.append(Node(domain.name, metadata, len(domain.images)))
@@ -163,55 +167,13 @@ def build_graph(
     ]
     whole = whole.fitted([node.metadata for node in nodes])
     mean, variance = (torch.stack([getattr(p, n) for p in parts]) for n in ("mean", "variance"))
-    graph = DomainGraph(whole, nodes, mean, variance)
+    graph = train(DomainGraph(whole, nodes, mean, variance))
     layers = NormalizationLayers(loaded.model, getattr(loaded.model, "adaptive_layers", "all"))
     config, scores = choose_config(graph, layers, of_node, seed)
     graph = with_changes(graph.with_config(config), of_node)
     merged = [node.name for node in nodes if "+" in node.name]
     facts = {"left_out": left_out, "merged": merged, "scores": scores}
     return graph, of_node, facts
-
-
-def choose_prior(
-    loaded: LoadedModel,
-    graph: DomainGraph,
-    domains: Sequence[DomainImages],
-    measured: Sequence[Measurements],
-    *,
-    frames_per_update: int,
-    seed: int,
-) -> tuple[float | None, dict[str, float]]:
-    """How many frames a prediction is worth, judged on domains left out, without labels.
-
-    The prediction for each is followed by the first updates from some of its images, as ONDA would
-    do it; the choice whose statistics then are nearest to the domain's own is best.
-    """
-    if len(graph.nodes) < FEWEST_NODES:
-        return None, {}
-    layers = NormalizationLayers(loaded.model, getattr(loaded.model, "adaptive_layers", "all"))
-    estimator, n = BatchEstimator(layers), frames_per_update
-    by_name = {domain.name: domain for domain in domains}
-    drifts: dict[float, list[float]] = {prior: [] for prior in PRIORS}
-    for index, node in enumerate(graph.nodes):
-        domain = by_name[node.name.split("+")[0]]
-        order = np.random.default_rng([seed, 32, index]).permutation(len(domain.images))
-        some = average([measured[index][i] for i in order[:5]])
-        query = {f.name: node.metadata[f.name] for f in graph.schema.described} | some
-        start = graph.without(index).predict(query).statistics
-        own = Statistics(graph.mean[index], graph.variance[index])
-        updates = []
-        for begin, end in ((0, n // 2), (n // 2, n // 2 + n), (n // 2 + n, n // 2 + 2 * n)):
-            if end - begin >= 2 and end <= len(order):
-                frames = domain.frames(loaded, order[begin:end])
-                found = estimator.estimate([frames], start).statistics
-                updates.append((end, (end - begin), found))
-        for prior, drift in drifts.items():
-            now = start
-            for seen, count, update in updates:
-                now = now.lerp(update, count / (prior + seen))
-                drift.append(measure_drift(layers, own, now).mean)
-    scores = {f"{prior:g}": float(np.mean(found)) for prior, found in drifts.items()}
-    return min(PRIORS, key=lambda prior: scores[f"{prior:g}"]), scores
 
 
 # Footage

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`train_predictive`: a graph of domains around a source model, for robots that arrive adapted.
 
-Nothing is trained: statistics of every domain are estimated, and the regression that predicts
-those of others is chosen by leaving one domain out at a time. No label is read.
+Statistics of every domain are estimated, and the regression that predicts those of others is
+chosen by leaving one domain out at a time. Nothing is trained and no label is read, unless the
+domains get a scale and a bias of their own (`--affine`).
 """
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,64 +17,31 @@ import numpy as np
 from newfound_core.classifier import Classifier
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.models import LoadedModel, load_model, save_model, write_model_card
-from newfound_core.predictive import AdaGraphClassifier, Schema
-from newfound_training.data import load_pixels, open_images
+from newfound_core.predictive import AdaGraphClassifier, DomainGraph, Schema
+from newfound_training.data import Pixels, load_pixels, open_images
 from newfound_training.latent.footage import load_footage
+from newfound_training.predictive.affine import AffineTraining
 from newfound_training.predictive.nodes import (
     Described,
     DomainImages,
     PixelsOf,
     build_graph,
-    choose_prior,
     clusters_of,
     config_values,
     metadata_of_names,
     read_metadata,
 )
+from newfound_training.predictive.options import PredictiveOptions
+from newfound_training.predictive.prior import choose_prior
 from newfound_training.running.command import Command, Run, require_same_images
-from newfound_training.running.options import RunOptions, option
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class PredictiveOptions(RunOptions):
-    """A source model, and images of other domains: described ones, or any footage."""
-
-    checkpoint: str = option("", "source model, made by train-source", required=True)
-    data: str = option("", "folder with the images of described domains; labels are not read")
-    layout: str = option("tree", "how the images lie there; see docs/training.md")
-    domains: tuple[str, ...] = option((), "domains that become nodes; all if none is named")
-    conditions: tuple[str, ...] = option((), "what the parts of a domain's name mean")
-    metadata: str = option("", "YAML that describes the domains, instead of their names")
-    footage: tuple[str, ...] = option(
-        (), "folders, videos, rosbags, sorted into domains that are known by measured fields"
-    )
-    image_topic: str = option("", "of bags with several cameras")
-    clusters: int = option(6, "domains that footage is sorted into")
-    footage_frames: int = option(2000, "images of the footage that are used, evenly spaced")
-    frames_per_update: int = option(10, "of ONDA, which goes on from a prediction")
-    strict: bool = option(False, "stop at a corrupt image instead of leaving it out")
-    cache_limit_gb: float = option(20.0, "decoded images are kept on disk up to this size")
-
-    def __post_init__(self) -> None:
-        if self.clusters < 2 or self.frames_per_update < 2:
-            raise ConfigError("clusters and frames_per_update must be at least 2")
-        if self.conditions and self.metadata:
-            raise ConfigError("give conditions or metadata, not both")
-        if self.footage and (self.conditions or self.metadata or self.data):
-            raise ConfigError(
-                "footage is known by measured fields alone: give --footage, or --data with "
-                "--conditions or --metadata"
-            )
-        if self.footage_frames < 1:
-            raise ConfigError("footage_frames must be at least 1")
 
 
 def run_train_predictive(options: PredictiveOptions, run: Run) -> dict[str, Any]:
     """Write `<out>/checkpoint`, the source model with the graph."""
     if run.process_group.world_size > 1:
-        raise ConfigError("train-predictive runs in one process: nothing is trained")
+        raise ConfigError("train-predictive runs in one process")
     loaded = load_model(options.checkpoint, ("source", "adagraph"), run.device)
     schema, domains, corrupt = domains_of(options, loaded, run)
     if len(domains) < 2:
@@ -81,7 +49,15 @@ def run_train_predictive(options: PredictiveOptions, run: Run) -> dict[str, Any]
             f"the graph would have {len(domains)} domain: a source without auxiliary domains is "
             "train-source. Name at least two domains"
         )
-    graph, measured, facts = build_graph(loaded, schema, domains, run.seed)
+
+    def train(graph: DomainGraph) -> DomainGraph:
+        if options.affine == "source":
+            return graph
+        state = run.out / "affine.safetensors"
+        how = options.affine_options()
+        return AffineTraining(loaded, graph, domains, how).run(run.seed, state)
+
+    graph, measured, facts = build_graph(loaded, schema, domains, run.seed, train)
     prior, priors = choose_prior(
         loaded,
         graph,
@@ -152,9 +128,25 @@ def domains_of(
         limit_gb=options.cache_limit_gb,
     )
     require_same_images(pixels.images, run)
-    of = {name: PixelsOf(pixels.in_domain(name)) for name in names}
-    found = [DomainImages(name, dict(described.get(name, {})), of[name]) for name in names]
+    labels = _source_labels(options, pixels, loaded, names)
+    found = []
+    for name in names:
+        own = PixelsOf(pixels.in_domain(name))
+        found.append(DomainImages(name, dict(described.get(name, {})), own, labels.get(name)))
     return schema, found, list(pixels.corrupt)
+
+
+def _source_labels(
+    options: PredictiveOptions, pixels: Pixels, loaded: LoadedModel, names: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Labels of the source's images, if they are needed."""
+    if options.affine == "source":
+        return {}
+    if options.source_domain not in names:
+        raise ConfigError(f"source_domain must be one of {', '.join(names)}")
+    if pixels.images.class_names != loaded.labels:
+        raise ConfigError(f"{options.data} has other classes than the model")
+    return {options.source_domain: pixels.in_domain(options.source_domain).images.labels}
 
 
 def _save(model: AdaGraphClassifier, loaded: LoadedModel, facts: dict[str, Any], run: Run) -> None:
@@ -168,12 +160,15 @@ def _save(model: AdaGraphClassifier, loaded: LoadedModel, facts: dict[str, Any],
         provenance=run.provenance({**metadata.provenance.metrics, **best}),
         replace=True,
     )
-    nodes = model.domain_graph().nodes
+    graph = model.domain_graph()
+    nodes = graph.nodes
     about = (
         "A source model with a graph of domains: statistics for a domain never seen are composed "
-        "from its description (AdaGraph). Nothing of the network was trained anew; it was made "
+        "from its description (AdaGraph). The network is as it was made "
         f"by `{metadata.provenance.command or 'unknown'}`."
     )
+    if graph.scale is not None:
+        about += " Every domain has a scale and a bias of its own."
     write_model_card(
         checkpoint,
         f"AdaGraph of {len(nodes)} domains",
@@ -194,9 +189,10 @@ COMMAND = Command(
         "fields": "those of the schema",
         "config": "for each kind of knowledge (described, measured, both) the regression that was "
         "chosen:\n      regression, sigma, ridge, total_variance, measured_weight; prior_frames "
-        "that a prediction\n      stands for; change_threshold of the measured fields",
+        "that a prediction\n      stands for in each layer; change_threshold of measured fields",
         "scores": "drift of each candidate, in nats, over domains left out one at a time",
-        "priors": "the same for each number of prior_frames, after one and two updates of ONDA",
+        "priors": "the same for each number of prior_frames, and with the best of each layer, "
+        "after up to\n      three updates of ONDA",
         "left_out": "domains with fewer than 16 images",
         "merged": "domains that were joined because their descriptions are equal",
         "corrupt_images": "names of those left out",

@@ -135,8 +135,14 @@ class Task(ABC):
     def evaluate(self) -> dict[str, float]:
         """Metrics on held-out images."""
 
+    def before_training(self) -> None:  # noqa: B027  most start as they are built
+        """Prepare the model for the first step; not called when a training is resumed."""
+
     def after_backward(self) -> None:  # noqa: B027  most take gradients as they are
         """Change the gradients of a step before the optimiser uses them."""
+
+    def after_training(self) -> None:  # noqa: B027  most end with the last step
+        """Complete the model after the last step, before it is evaluated."""
 
     def parameter_groups(self, lr: float, new_lr: float) -> list[dict[str, Any]]:
         """Parameter groups of the optimiser: the backbone at `lr`, the rest at `new_lr`."""
@@ -202,6 +208,8 @@ def train(task: Task, options: TrainingOptions, run: Run) -> dict[str, float]:
     optimizer = task.optimizer(options)
     rates = [group["lr"] for group in optimizer.param_groups]
     done = _resume(task, optimizer, run)
+    if not done:
+        task.before_training()
     with TrainingLog(run, done) as log:
         for step, batch in _batches(task, done, options.iterations, run):
             factor = learning_rate_factor(
@@ -220,6 +228,7 @@ def train(task: Task, options: TrainingOptions, run: Run) -> dict[str, float]:
             if (step + 1) % options.save_every == 0 or step + 1 == options.iterations:
                 _save(task, optimizer, step + 1, run)
         _require_finite_weights(task.model)
+        task.after_training()
         task.model.eval()
         metrics = task.evaluate()
         log.scalars("evaluation", metrics, options.iterations)

@@ -8,6 +8,7 @@ makes up for what is lost.
 
 from typing import Any
 
+import torch
 from torch import nn
 
 from newfound_core.errors import CheckpointError
@@ -49,23 +50,31 @@ def delta_of(
     fine_tuned: nn.Module, base: Base, data: TaskData, options: TaskTrainingOptions, run: Run
 ) -> tuple[TaskTraining, TaskDeltaConfig]:
     """The training of what is left after the signs were taken."""
+    trunk = fine_tuned.backbone
+    assert isinstance(trunk, nn.Module)
+    tuned = trunk.state_dict()
+    same = all(torch.equal(tuned[name], tensor) for name, tensor in base.tensors.items()
+               if name in tuned and name.endswith(("running_mean", "running_var")))  # fmt: skip
     # A step of the fine-tuning's rate in units of weights would be larger than k itself.
-    config = TaskDeltaConfig("full", unit="relative", keep_dead=options.keep_dead)
+    config = TaskDeltaConfig(
+        "full",
+        unit="relative",
+        keep_dead=options.keep_dead,
+        norm_statistics="base" if same else "task",
+    )
     places = isinstance(fine_tuned, PlaceClassifier)
     classes = len(data.class_names)
     model = build_task_model(base, options, classes, places=places, config=config)
-    trunk = fine_tuned.backbone
-    assert isinstance(trunk, nn.Module)
-    problems = mismatches(base.tensors, trunk.state_dict())
+    problems = mismatches(base.tensors, tuned)
     if problems:
         raise CheckpointError(
             f"the checkpoint was not fine-tuned from {base.name}: {'; '.join(problems)}"
         )
     assert isinstance(model.backbone, nn.Module)
-    start_from_fine_tuned(model.backbone, trunk.state_dict())
+    start_from_fine_tuned(model.backbone, tuned)
     assert isinstance(fine_tuned.classifier, nn.Module)
     model.classifier.load_state_dict(fine_tuned.classifier.state_dict())
-    return TaskTraining(data, model, config, options, run), config
+    return TaskTraining(data, model, config, options, run, trained_head=True), config
 
 
 COMMAND = Command(

@@ -90,6 +90,10 @@ class TaskOptions(TaskTrainingOptions):
     unit: Literal["weights", "relative"] = option(
         "weights", "of k1 and k2; relative: standard deviation of the layer's weights"
     )
+    norm_statistics: Literal["base", "task"] = option(
+        "base",
+        "statistics of normalisation: the base's, or the task's, 8 bytes more a channel",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,7 +104,14 @@ class TaskOptions(TaskTrainingOptions):
     def config(self) -> TaskDeltaConfig:
         """How the masks are learned."""
         margin = (self.mask_margin[0], self.mask_margin[1]) if self.mask_margin else None
-        return TaskDeltaConfig(self.variant, self.mask_gradient, margin, self.unit, self.keep_dead)
+        return TaskDeltaConfig(
+            self.variant,
+            self.mask_gradient,
+            margin,
+            self.unit,
+            self.keep_dead,
+            self.norm_statistics,
+        )
 
 
 @dataclass(frozen=True)
@@ -155,12 +166,18 @@ class EvaluationOptions(CommonOptions):
     images_per_class: int = option(0, "train on at most so many; 0 is all")
     test_images_per_class: int = option(0, "measure on at most so many; 0 is all")
     rates: tuple[float, ...] = option(
-        (3e-4, 1e-3, 3e-3), "of Adam; each row's is chosen on the first task alone"
+        (1e-4, 3e-4, 1e-3, 3e-3), "of Adam; each row's is chosen on the first task alone"
     )
     head_rates: tuple[float, ...] = option(
         (0.01, 0.03, 0.1), "of the head; chosen for frozen features on the first task, used by all"
     )
 
+    unit: Literal["weights", "relative"] = option(
+        "relative", "of k1 and k2; relative: standard deviation of the layer's weights"
+    )
+    norm_statistics: Literal["base", "task"] = option(
+        "base", "statistics of normalisation, of fine-tuning too: the base's, or the task's"
+    )
     piggyback_margin: float = option(
         50.0, "start of Piggyback's scores in multiples of --rates; fewer for short trainings"
     )
@@ -183,4 +200,6 @@ class EvaluationOptions(CommonOptions):
             iterations=self.iterations,
             batch_size=self.batch_size,
             image_size=self.image_size,
+            unit=self.unit,
+            norm_statistics=self.norm_statistics,
         )

@@ -26,6 +26,7 @@ def test_images_become_a_checkpoint_that_names_places(rooms, tmp_path, tiny_flag
 
     loaded = load_model(out / "checkpoint")
     assert loaded.labels == ("bedroom", "kitchen", "office")
+    assert 1 / 3 < loaded.model.source_confidence <= 1  # by which ONDA judges whether to adapt
     villa = images.of("villa")
     found = loaded.model.categorize(loaded.prepare([images.pixels[i] for i in villa]))
     right = found.probabilities.argmax(1).numpy() == images.labels[villa]

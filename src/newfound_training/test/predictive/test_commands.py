@@ -5,10 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from newfound_core.models import load_model
+from newfound_core.onda.statistics import NormalizationLayers
 from newfound_core.predictive import AdaGraphClassifier
+from newfound_core.predictive.choice import change
 from newfound_core.testing import tiny
 from newfound_training.commands import main
 
@@ -64,6 +67,10 @@ def test_a_graph_is_made_by_one_command_and_predicts_an_unseen_combination(
     assert not undocumented("train-predictive", result, data)
     loaded = load_model(out / "checkpoint", "adagraph").model
     assert isinstance(loaded, AdaGraphClassifier)
+    prior = loaded.domain_graph().config.prior_frames
+    assert len(prior) == len(NormalizationLayers(loaded).names)
+    best = result["priors"].pop("each layer its own")
+    assert best <= min(result["priors"].values())
     found = loaded.domain_graph().predict({"light": "night", "camera": "webcam"})
     assert found.distance == pytest.approx(1)
     again = ["--data", str(bench), *CONDITIONS, "--domains", *known, "--resume"]
@@ -73,11 +80,14 @@ def test_a_graph_is_made_by_one_command_and_predicts_an_unseen_combination(
 def test_metadata_from_a_file(bench, model, tmp_path):
     file = tmp_path / "domains.yaml"
     file.write_text(
-        "fields: {level: number, camera: category}\n"
+        "fields:\n"
+        "  level: number\n"
+        "  camera: category\n"
+        "  exposure: {kind: number, measured: true}\n"
         "domains:\n"
-        "  day_kinect: {level: 1.0, camera: kinect}\n"
-        "  dusk_kinect: {level: 0.6, camera: kinect}\n"
-        "  night_kinect: {level: 0.3, camera: kinect}\n"
+        "  day_kinect: {level: 1.0, camera: kinect, exposure: 5}\n"
+        "  dusk_kinect: {level: 0.6, camera: kinect, exposure: 10}\n"
+        "  night_kinect: {level: 0.3, camera: kinect, exposure: 40}\n"
     )
     names = ["day_kinect", "dusk_kinect", "night_kinect"]
     arguments = ["--data", str(bench), "--metadata", str(file), "--domains", *names]
@@ -85,6 +95,10 @@ def test_metadata_from_a_file(bench, model, tmp_path):
     graph = load_model(tmp_path / "out" / "checkpoint").model.domain_graph()
     assert graph.schema.field("level").low == 0.3
     assert graph.predict({"level": 0.8, "camera": "kinect"}).distance < 0.5
+    # What the camera reports counts as measured, and a tenth of its range is no change.
+    seen = {f.name: graph.nodes[0].metadata[f.name] for f in graph.schema.measured}
+    assert change(graph, seen, seen | {"exposure": 5 + 3.5}) < 1
+    assert change(graph, seen, seen | {"exposure": 40}) > 2
 
 
 @pytest.mark.parametrize(
@@ -93,6 +107,7 @@ def test_metadata_from_a_file(bench, model, tmp_path):
         ("fields: {level: number}\n", "two tables"),
         ("fields: {level: number}\ndomains: {day_kinect: {levle: 1}}\n", "did you mean 'level'"),
         ("fields: {level: number}\ndomains: {day_kinect: {}}\n", "has no value of level"),
+        ("fields: {contrast: number}\ndomains: {day_kinect: {contrast: 1}}\n", "measured on"),
         ("fields: {level: size}\ndomains: {day_kinect: {level: 1}}\n", "kind must be one of"),
         ("fields: {level: number}\ndomains: {day_kinect: {level: 1}}\n", "does not describe dusk"),
         ("fields: {level: number}\ndomains: {moon: {level: 1}, day_kinect: {level: 1}, "
@@ -190,3 +205,56 @@ def test_the_first_frames_from_every_start_by_one_command(bench, model, tmp_path
     (out / "result.json").unlink()
     assert main([*arguments, "--resume"]) == 0
     assert result_of(out)["methods"] == result["methods"]
+
+
+def test_full_adagraph_is_trained_saved_and_resumed(bench, model, tmp_path):
+    out = tmp_path / "out"
+    arguments = ["--data", str(bench), *CONDITIONS, "--affine", "graph"]
+    arguments += ["--source-domain", "day_kinect", "--affine-epochs", "0.5"]
+    assert train(model, out, *arguments) == 0
+    graph = load_model(out / "checkpoint", "adagraph").model.domain_graph()
+    assert graph.scale is not None
+    assert (graph.scale - graph.scale[0]).abs().max() > 0
+    found = graph.predict({"light": "dusk"}).statistics
+    assert found.scale.shape == found.mean.shape
+    (out / "result.json").unlink()
+    assert train(model, out, *arguments, "--resume") == 0
+    again = load_model(out / "checkpoint").model.domain_graph()
+    torch.testing.assert_close(again.scale, graph.scale)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--affine", "graph"], "source's labels"),
+        (["--affine", "all"], "affine must be"),
+        (["--affine", "node", "--source-domain", "moon"], "source_domain must be one of"),
+    ],
+)
+def test_scale_and_bias_without_a_source_are_refused(
+    bench, model, tmp_path, capsys, arguments, message
+):
+    known = ["--data", str(bench), *CONDITIONS, *arguments]
+    assert train(model, tmp_path / "out", *known) != 0
+    assert message in capsys.readouterr().err
+
+
+def test_full_and_refined_starts_are_rows_of_the_table(bench, model, tmp_path):
+    out = tmp_path / "out"
+    arguments = ["evaluate-predictive", "--checkpoint", str(model), "--data", str(bench)]
+    arguments += ["--stream-data", str(bench), *CONDITIONS, "--source-domain", "day_kinect"]
+    arguments += ["--targets", "night_webcam", "--seeds", "1", "--frames", "12", "--out", str(out)]
+    arguments += ["--auxiliary", "2", "--frames-per-update", "4", "--affine", "graph"]
+    assert main([*arguments, "--affine-epochs", "0.2", "--refine-rate", "0.001"]) == 0
+    rows = result_of(out)["methods"]
+    assert {"refined", "full", "full_refined"} <= set(rows)
+
+
+def test_clusters_of_the_other_domains_can_be_the_nodes(bench, model, tmp_path):
+    out = tmp_path / "out"
+    arguments = ["evaluate-predictive", "--checkpoint", str(model), "--data", str(bench)]
+    arguments += ["--stream-data", str(bench), *CONDITIONS, "--source-domain", "day_kinect"]
+    arguments += ["--targets", "night_webcam", "--seeds", "1", "--frames", "12", "--out", str(out)]
+    arguments += ["--methods", "clusters", "--clusters", "2", "--auxiliary", "9"]
+    assert main(arguments) == 0
+    assert list(result_of(out)["methods"]) == ["source", "clusters", "both", "own_fixed"]

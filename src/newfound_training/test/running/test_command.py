@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import json
+import os
 import shutil
 import time
 from dataclasses import dataclass
@@ -89,6 +90,13 @@ def claim(root, run):
 def test_a_run_goes_on_with_the_images_it_began_with(own_tree, run):
     for _ in range(2):
         claim(own_tree, run)
+
+
+def test_a_run_goes_on_with_a_copy_of_the_images_in_their_place(own_tree, run):
+    claim(own_tree, run)
+    for path in own_tree.rglob("*.png"):
+        os.utime(path, (0, 0))  # as after a copy that does not keep times
+    claim(own_tree, run)
 
 
 @pytest.mark.parametrize("change", ["add", "remove", "replace", "add a class"])

@@ -9,11 +9,14 @@ import torch
 
 from newfound_core.checkpoint import load_checkpoint
 from newfound_core.models import load_model
+from newfound_core.task_delta.checkpoint import load_base
 from newfound_core.testing import tiny
 from newfound_training.commands import main
+from newfound_training.data import load_pixels, open_images
 from newfound_training.tasks.evaluate import parse_task
 from newfound_training.tasks.options import EvaluationOptions
 from newfound_training.tasks.tables import score, summary
+from newfound_training.tasks.task import fit_head
 
 SHORT = ["--image-size", "32", "--batch-size", "8", "--iterations", "25", "--lr", "1e-2"]
 
@@ -35,7 +38,7 @@ def train(base, tree, out, *more):
 def test_images_become_a_delta_that_its_base_serves(base, tree, tmp_path, undocumented):
     out = tmp_path / "out"
     before = load_checkpoint(base).digest
-    assert train(base, tree, out, "--test-domains", "bright", "--iterations", "40") == 0
+    assert train(base, tree, out, "--test-domains", "bright", "--lr", "1e-3") == 0
     result = result_of(out)
     assert not undocumented("train-task", result)
     assert result["accuracy"] > 0.6  # of its training images; chance is a third
@@ -44,6 +47,46 @@ def test_images_become_a_delta_that_its_base_serves(base, tree, tmp_path, undocu
     assert loaded.labels == ("blue", "green", "red")
     assert load_checkpoint(base).digest == before
     assert "needs the network" in (out / "checkpoint" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("statistics", ["base", "task"])
+def test_statistics_are_the_bases_or_estimated_on_the_tasks_images(
+    statistics, base, tree, tmp_path
+):
+    out = tmp_path / "out"
+    assert train(base, tree, out, "--norm-statistics", statistics, "--held-out-share", "0") == 0
+    trunk = load_base(base).tensors
+    applied = load_model(out / "checkpoint", base=base)
+    names = [name for name in trunk if name.endswith("running_mean")]
+    state = applied.model.backbone.state_dict()
+    assert all(torch.equal(state[n], trunk[n]) == (statistics == "base") for n in names)
+    # The first layer's input is not normalised: its mean is that of the images themselves.
+    if statistics == "task":
+        images = open_images(tree, "tree")
+        chosen = images.select(np.flatnonzero(images.domains == images.domain_index("bright")))
+        pixels = load_pixels(chosen, 32)
+        found = applied.model.backbone.stem.conv(
+            applied.prepare([pixels[i] for i in range(len(pixels))])
+        )
+        mean = found.detach().double().mean((0, 2, 3))
+        first = next(n for n in names if n.startswith("stem"))
+        torch.testing.assert_close(state[first].double(), mean, atol=1e-3, rtol=1e-2)
+
+
+def test_the_head_starts_as_a_logistic_regression():
+    generator = np.random.default_rng(0)
+    labels = np.repeat(np.arange(3), 20)
+    features = generator.normal(size=(60, 5)) + 2 * np.eye(3, 5)[labels]
+    head = torch.nn.Linear(5, 3)
+    fit_head(head, torch.tensor(features, dtype=torch.float32), torch.tensor(labels))
+    weight = head.weight.detach().double().numpy()
+    logits = features @ weight.T + head.bias.detach().double().numpy()
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    error = shares - np.eye(3)[labels]
+    # At the minimum the gradient of mean cross entropy + 1e-3 |W|^2 vanishes.
+    assert np.abs(error.T @ features / 60 + 2e-3 * weight).max() < 1e-3
+    assert np.abs(error.mean(0)).max() < 1e-3
+    assert (logits.argmax(1) == labels).mean() > 0.8
 
 
 def test_a_place_task_is_for_the_place_node(base, tree, tmp_path):

@@ -4,9 +4,9 @@
 import contextlib
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from newfound_web.cache import DiskCache
 from newfound_web.errors import ProviderError, SettingsError
@@ -25,6 +25,7 @@ class Candidate:
     label: str
     confidence: float  # 0 to 1; comparable within one provider only
     provider: str
+    span_share: float = 0.0  # 0 to 1, LabelCandidate.msg; 0: the provider does not say
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,16 @@ class LabelProvider(Protocol):
 
     async def candidates(self, crop: Picture, count: int) -> Sequence[Candidate]:
         """At most `count` proposals, best first; may be empty."""
+
+
+@runtime_checkable
+class MultiViewProvider(Protocol):
+    """A label provider that also uses several views of one object, and names to leave out."""
+
+    async def candidates_of_views(
+        self, views: Sequence[Picture], count: int, exclude: Collection[str]
+    ) -> Sequence[Candidate]:
+        """At most `count` proposals, best first; NoIdeaError instead of bad ones."""
 
 
 class ImageProvider(Protocol):

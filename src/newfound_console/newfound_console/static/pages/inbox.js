@@ -27,7 +27,7 @@ export function show(root, app) {
     h("button", { type: "button", class: "flat", onclick: () => { selected.clear(); render(); } }, "Clear"));
   root.append(
     h("div", { class: "head" }, h("h1", {}, "What is this?"), budget),
-    h("p", { class: "quiet keys" }, "Keys: arrows to move, Enter or 1–5 to take a suggestion, T to type, D to put aside, X to select, M to merge."),
+    h("p", { class: "quiet keys" }, "Keys: arrows to move, Enter or 1–5 to take a suggestion, T to type, N for other suggestions, D to put aside, X to select, M to merge."),
     bulk, cards, empty, finishedPart, names);
   app.watch(...(app.detector ? [`inbox:${app.detector}`] : []));
 
@@ -41,6 +41,8 @@ export function show(root, app) {
     if (await app.act("dismiss", { ids }, ids.length > 1 ? `${ids.length} things put aside.` : "Put aside. It will not be asked about again.")) selected.clear();
     render();
   }
+
+  const refuse = (id) => app.act("refuse", { id }, "Looking for other names …");
 
   async function nameSelected() {
     if (nameAll.value.trim() && (await name([...selected], nameAll.value))) {
@@ -71,6 +73,7 @@ export function show(root, app) {
         h("div", { class: "row" }, h("h2", {}), h("label", { class: "select" }, box, h("span", { class: "quiet" }, "Select"))),
         h("p", { class: "quiet seen" }), h("p", { class: "problem" }),
         h("div", { class: "candidates" }),
+        h("button", { type: "button", class: "flat others", onclick: () => refuse(card.id) }, "None of these: look for others"),
         h("form", { class: "row answer", onsubmit: (event) => { event.preventDefault(); if (field.value.trim()) name([card.id], field.value); } },
           field, h("button", { class: "primary" }, "Save"),
           h("button", { type: "button", class: "flat", onclick: () => dismiss([card.id]) }, "Not interesting")),
@@ -99,6 +102,7 @@ export function show(root, app) {
       (c) => h("button", { type: "button", class: "candidate", onclick: () => name([card.id], c.number === 1 ? "" : c.label).then((done) => done && toast(`Learning “${c.label}”.`)) },
         h("kbd", {}), h("span", { class: "label" }, pretty(c.label)), h("span", { class: "quiet" })),
       (button, c) => { say(button.children[0], String(c.number)); say(button.children[2], `${percent(c.confidence)} · ${c.provider}`); });
+    item.querySelector(".others").hidden = choices.hidden || !inbox.curator;
     item.querySelector(".answer").hidden = !open;
     const learning = item.querySelector(".learning");
     learning.hidden = open;
@@ -165,6 +169,7 @@ export function show(root, app) {
       else if (event.key === "Enter" && card.candidates.length) name([card.id], "").then((done) => done && toast(`Learning “${card.candidates[0].label}”.`));
       else if (/^[1-5]$/.test(event.key) && card.candidates[event.key - 1]) name([card.id], card.candidates[event.key - 1].label);
       else if (event.key === "t" || event.key === "Enter") list[at].querySelector(".answer input").focus();
+      else if (event.key === "n" && card.candidates.length) refuse(card.id);
       else if (event.key === "d" || event.key === "Delete") dismiss([card.id]);
       else if (event.key === "x") toggle(card.id, !selected.has(card.id));
       else if (event.key === "m") mergeSelected();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the robot knows: classes with their pictures, and how it came to know them.
 
-import { ago, ask, h, keyed, percent, pretty, say } from "../ui.js";
+import { ago, ask, h, keyed, percent, pretty, say, toast } from "../ui.js";
 
 export function show(root, app) {
   let data = { classes: [], jobs: [], version: 0, restorable: [], memory: [0, 0] };
@@ -15,12 +15,14 @@ export function show(root, app) {
   const test = h("button", { id: "check", onclick: check }, "Test its memory");
   const detail = h("section", { class: "panel detail", "aria-label": "Chosen thing", hidden: true });
   const timeline = h("ol", { class: "timeline" });
+  const file = h("input", { type: "file", accept: ".nfp", id: "package", hidden: true, "aria-label": "File from another robot", onchange: load });
+  const take = h("button", { id: "import", onclick: () => file.click() }, "Take from a file");
   const undo = h("button", { id: "undo", onclick: undoLast }, "Undo the last change");
   const busy = h("p", { class: "problem", role: "status", hidden: true });
   root.append(
     h("div", { class: "head" }, h("h1", {}, "What it knows"), total), busy,
     h("div", { class: "knowledge" },
-      h("section", { class: "panel" }, h("div", { class: "row" }, search, test), list),
+      h("section", { class: "panel" }, h("div", { class: "row" }, search, test, take, file), list),
       h("div", { class: "side" }, detail,
         h("section", { class: "panel" }, h("div", { class: "row" }, h("h2", {}, "How it came to this"), undo), timeline))));
   app.watch(...(app.detector ? [`knowledge:${app.detector}`] : []));
@@ -28,6 +30,25 @@ export function show(root, app) {
 
   async function undoLast() {
     await app.act("undo", {}, "Undone. Press again to take that back.");
+  }
+
+  async function load() {
+    const chosen = file.files[0];
+    file.value = "";
+    if (!chosen) return;
+    if (chosen.size > 32 * 2 ** 20) return toast("That file is too large to be a thing that a robot has learned.", { kind: "error" });
+    const answer = await app.act("import", { package: base64(new Uint8Array(await chosen.arrayBuffer())) });
+    if (answer) toast(`Learning “${pretty(answer.label)}”${answer.signer ? `, signed by ${answer.signer}` : ""}.`);
+  }
+
+  async function save(label) {
+    const answer = await app.act("export", { label });
+    if (!answer) return;
+    const bytes = Uint8Array.from(atob(answer.package), (c) => c.charCodeAt(0));
+    const link = h("a", { download: answer.file_name, href: URL.createObjectURL(new Blob([bytes], { type: "application/zip" })) });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+    toast(`Saved as ${answer.file_name}${answer.note ? " (not signed: other robots may refuse it)" : ""}.`);
   }
 
   async function check() {
@@ -105,6 +126,7 @@ export function show(root, app) {
       h("div", { class: "row" }, h("h2", {}, pretty(label)),
         h("button", { class: "flat", onclick: rename }, "Rename"),
         h("button", { class: "flat", onclick: forget }, "Forget"),
+        examples.length ? h("button", { class: "flat", id: "export", onclick: () => save(label) }, "Save to a file") : null,
         h("button", { class: "flat", "aria-label": "Close", onclick: () => { opened = null; detail.hidden = true; render(); } }, "×")),
       h("p", { class: "quiet" }, [
         here ? `Learned here ${facts?.learned ? ago(facts.learned) : ""}` : "Came with the robot",
@@ -157,6 +179,12 @@ export function show(root, app) {
   }
 
   return { data(channel, fresh) { if (channel.startsWith("knowledge:")) { data = fresh; render(); } } };
+}
+
+function base64(bytes) {
+  let text = "";
+  for (let start = 0; start < bytes.length; start += 32768) text += String.fromCharCode(...bytes.subarray(start, start + 32768));
+  return btoa(text);
 }
 
 function plain(reason) {

@@ -51,7 +51,7 @@ export function show(root, app) {
   status(app.status);
 
   function showLight(nodes) {
-    const own = [app.detector, ...(app.camera?.classifiers || []), ...(app.camera?.places || [])];
+    const own = [app.detector, ...(app.camera?.classifiers || []), ...(app.camera?.places || []), ...(app.camera?.segmenters || [])];
     const shown = nodes.filter((node) => own.includes(node.node) && node.state !== "off");
     lightPanel.hidden = !shown.length;
     keyed(light, shown, (node) => node.node,

@@ -2,7 +2,7 @@
 // Hold a thing before the camera and turn it, until the robot says that it has seen enough.
 
 import { Picture } from "../picture.js";
-import { h, keyed, percent, say, toast } from "../ui.js";
+import { h, jobEnded, keyed, percent, say, toast } from "../ui.js";
 
 export function show(root, app) {
   let labels = [];
@@ -59,12 +59,8 @@ export function show(root, app) {
   }
 
   function follow(jobs) {
-    const entry = job && jobs.find((each) => each.job === job.id);
-    progress.hidden = !entry || entry.final;
+    const entry = jobEnded(job, jobs, progress);
     if (!entry) return;
-    progress.value = entry.progress || 0;
-    if (!entry.final || job.told) return;
-    job.told = true;
     say(result, entry.state === "done" ? `“${job.label}” is learned. Show it again and see: it is tried right here.` : `“${job.label}” was not learned. ${entry.message}`);
     if (entry.state === "done") toast(`It knows “${job.label}” now.`, { action: "Undo", run: () => app.act("undo", {}, "Undone.") });
   }

@@ -18,6 +18,7 @@ from newfound_sim.rooms.shapes import (
     ellipsoid,
     laid_flat,
     leaf,
+    named,
     panel,
     picture,
     revolve,
@@ -55,7 +56,7 @@ def chair(shop: Workshop, y: float = 0.0, turned: float = 0.0, x: float = 0.0) -
         parts.append(panel(top, (0, -0.2, seat + 0.12), (0.42, 0.02, 0.3), 8))
         for side in (-0.17, 0.17):
             parts.append(rod(shop.metal, (side, -0.19, seat), (side, -0.24, seat + 0.38), 0.012))
-    return [part.turned(turned).moved(x, y) for part in parts]
+    return named("chair", [part.turned(turned).moved(x, y) for part in parts])
 
 
 def dining_set(shop: Workshop) -> Piece:

@@ -15,6 +15,7 @@ from newfound_sim.rooms.shapes import (
     cushion,
     cylinder,
     laid_flat,
+    named,
     panel,
     picture,
     rod,
@@ -70,7 +71,7 @@ def office_chair(shop: Workshop, x: float, y: float, turned: float) -> list[Soli
     for side in (-0.28, 0.28):
         parts.append(box(shop.dark, (side, 0.0, 0.64), (0.05, 0.28, 0.03)))
         parts.append(rod(shop.dark, (side, 0, 0.46), (side, 0, 0.65), 0.014))
-    return [part.turned(turned).moved(x, y) for part in parts]
+    return named("chair", [part.turned(turned).moved(x, y) for part in parts])
 
 
 def filing_cabinet(shop: Workshop) -> Piece:

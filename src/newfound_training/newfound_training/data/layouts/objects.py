@@ -29,6 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from newfound_core.errors import DataError
+from newfound_training.data.fingerprint import file_fingerprint
 from newfound_training.data.images import ImageFile, Listed, image_files, subfolders
 
 SIDE = 32
@@ -57,8 +58,8 @@ class CifarRecord:
         return np.ascontiguousarray(content[2:].reshape(3, SIDE, SIDE).transpose(1, 2, 0))
 
     def fingerprint(self) -> str:
-        """Name, and time of the last change of the file."""
-        return f"{self.name} {self.path.stat().st_mtime_ns}"
+        """Name, and what the file is known by."""
+        return f"{self.name} {file_fingerprint(self.path)}"
 
 
 def list_cifar100(root: Path) -> Iterator[Listed]:

@@ -11,8 +11,9 @@ import pytest
 from newfound_core import testing
 from newfound_core.errors import DamagedError, StorageError
 from newfound_core.learning import learn
-from newfound_core.learning.job import Job, JobFolder, JobState, LearningOptions
-from newfound_nodes.open_world.learning_queue import LearnerProcess, LearningQueue
+from newfound_core.learning.job import Job, JobState, LearningOptions
+from newfound_core.learning.job_folder import JobFolder
+from newfound_nodes.knowledge.learning_queue import LearnerProcess, LearningQueue
 from newfound_runtime.services import RequestError
 from newfound_runtime.testing import eventually
 
@@ -175,21 +176,21 @@ def test_a_closed_queue_is_taken_up_by_the_next(queue, make_queue, owner, make_j
     assert finished(later, job).state == "done"
 
 
-NODE = """
+OWNER = """
 import sys, time
 from pathlib import Path
 from newfound_core.learning.job import Job
-from newfound_nodes.open_world.learning_queue import LearningQueue
+from newfound_nodes.knowledge.learning_queue import LearningQueue
 
 class Owner:
     version = staticmethod(lambda: 7)
     adopt = staticmethod(lambda *_: 8)
     job_changed = staticmethod(lambda *_: None)
-
-
+"""
+NODE = f"""{OWNER}
 queue = LearningQueue(Path(sys.argv[1]), Owner, command=sys.argv[3:])
 queue.start()
-queue.add(Job(sys.argv[2], "../../current"), {"00.jpg": b"..."})
+queue.add(Job(sys.argv[2], "../../current"), {{"00.jpg": b"..."}})
 time.sleep(600)
 """
 
@@ -277,22 +278,12 @@ def test_knowledge_that_cannot_be_switched_to_is_a_failed_job(queue, owner, make
     assert status.storage_failed == isinstance(error, StorageError)
 
 
-FULL_DISK = """
-import resource, sys, time
-from pathlib import Path
-from newfound_core.learning.job import Job
-from newfound_nodes.open_world.learning_queue import LearningQueue
-
-class Owner:
-    version = staticmethod(lambda: 7)
-    adopt = staticmethod(lambda *_: 8)
-    job_changed = staticmethod(lambda *_: None)
-
-
+FULL_DISK = f"""{OWNER}
+import resource
 queue = LearningQueue(Path(sys.argv[1]), Owner, command=sys.argv[2:])
 queue.start()
-queue.add(Job("waits", "../../current"), {"00.jpg": b"..."})
-job, _ = queue.add(Job("vase", "../../current"), {"00.jpg": b"..."})
+queue.add(Job("waits", "../../current"), {{"00.jpg": b"..."}})
+job, _ = queue.add(Job("vase", "../../current"), {{"00.jpg": b"..."}})
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # the kernel refuses as a full disk does
 queue.folders["000001"].cancel()
 while not (status := queue.status(job)).state.final:
@@ -320,7 +311,7 @@ def test_a_damaged_job_fails_and_the_next_one_is_done(queue, make_job):
 
 
 def test_old_jobs_are_removed_but_not_their_last_statuses(queue, make_job, monkeypatch):
-    monkeypatch.setattr("newfound_core.learning.job._FINISHED_KEPT", 2)
+    monkeypatch.setattr("newfound_core.learning.job_folder._FINISHED_KEPT", 2)
     names = [queue.add(*make_job(f"thing {number}"))[0] for number in range(4)]
     finished(queue, names[-1])
     assert sorted(e.name for e in queue.folders.root.iterdir()) == names[2:]
@@ -346,9 +337,9 @@ def test_the_learning_process_can_be_killed_for_real(queue, make_job):
 
 
 @pytest.fixture
-def real_jobs(tmp_path, shipped):
+def real_jobs(tmp_path):
     """Jobs of a real checkpoint; what learns them may be held up."""
-    (tmp_path / "current").symlink_to(shipped)
+    testing.tiny_open_world(tmp_path / "current")
 
     def make(label, **options):
         images = {f"{n:02d}.png": encoded_square((200, 30, 200), n) for n in range(8)}

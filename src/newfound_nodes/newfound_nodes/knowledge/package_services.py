@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The detector's `~/export_class` and `~/import_package`: classes that travel between robots."""
+"""`~/export_class` and `~/import_package`: classes that travel between robots."""
 
 import re
 from collections.abc import Callable
@@ -9,12 +9,10 @@ from typing import Any
 from rclpy.callback_groups import CallbackGroup
 
 from newfound_core.errors import DataError
-from newfound_core.learning.job import LearningOptions
-from newfound_core.packages import PackageError, check_trust, pack, unpack
-from newfound_core.packages.classes import class_images, package_source
+from newfound_core.packages import Package, PackageError, check_trust, pack, unpack
 from newfound_core.packages.keys import SIGNING_NAME, SigningKey, default_keys
 from newfound_msgs.srv import ExportClass, ImportPackage
-from newfound_nodes.open_world.session import OpenWorldSession
+from newfound_nodes.knowledge.owner import KnowledgeOwner
 from newfound_runtime.managed_node import ManagedNode
 from newfound_runtime.services import RequestError, answering
 
@@ -26,10 +24,10 @@ class PackageServices:
         self,
         node: ManagedNode,
         group: CallbackGroup,
-        session: Callable[[], OpenWorldSession | None],  # None while the node is not active
-        options: Callable[[], LearningOptions],
+        session: Callable[[], KnowledgeOwner[Any]],  # or raises a RequestError
+        learn: Callable[[Package], str],  # queues its job, or raises a PackageError
     ) -> None:
-        self._node, self._session, self._options = node, session, options
+        self._node, self._session, self._learn = node, session, learn
         for kind, name, handler in (
             (ExportClass, "export_class", self._export),
             (ImportPackage, "import_package", self._import),
@@ -40,7 +38,7 @@ class PackageServices:
     def _export(self, request: Any, response: Any) -> None:
         keys = self._keys()
         try:
-            package = self._ready().export(request.label, self._node.get_fully_qualified_name())
+            package = self._session().export(request.label, self._node.get_fully_qualified_name())
             key = SigningKey.load(keys) if (keys / SIGNING_NAME).exists() else None
             response.package = pack(package, key)
         except DataError as error:
@@ -50,33 +48,19 @@ class PackageServices:
             response.message = f"not signed: there is no {keys / SIGNING_NAME}"
 
     def _import(self, request: Any, response: Any) -> None:
-        session = self._ready()
+        self._session()  # or there is nobody to take it
         try:
             package = unpack(bytes(request.package))
             signed = self._node.param("signed_packages_only")
             response.signer = check_trust(package, self._keys(), require_signature=signed)
-            images = class_images(package)
+            response.job_id = self._learn(package)
         except PackageError as error:
             raise RequestError("BAD_PACKAGE", str(error)) from error
         response.label = package.name
-        response.job_id, _ = session.learn(
-            package.name,
-            "",
-            lambda: (images, ""),
-            self._options(),
-            extend=self._node.param("extend_known"),
-            source=package_source(package),
-        )
 
     def _keys(self) -> Path:
         folder = self._node.param("package_keys")
         return Path(folder).expanduser() if folder else default_keys()
-
-    def _ready(self) -> OpenWorldSession:
-        session = self._session()
-        if session is None:
-            raise RequestError("NOT_READY", "the node is not active")
-        return session
 
 
 def _file_name(label: str) -> str:

@@ -18,17 +18,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from newfound_core.errors import LockedError, NewfoundError, StorageError
-from newfound_core.learning.job import (
-    Job,
-    JobFolder,
-    JobFolders,
-    JobResult,
-    JobState,
-    JobStatus,
-)
+from newfound_core.learning.job import Job, JobResult, JobState, JobStatus
+from newfound_core.learning.job_folder import JobFolder, JobFolders
 from newfound_core.learning.learn import InterruptedJobError, finish_job
 from newfound_core.storage import FolderLock
 from newfound_runtime.services import RequestError
@@ -90,11 +85,16 @@ class LearningQueue:
 
     # Any thread.
 
-    def add(self, job: Job, images: Mapping[str, bytes]) -> tuple[str, int]:
+    def add(
+        self,
+        job: Job,
+        images: Mapping[str, bytes],
+        masks: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> tuple[str, int]:
         """Queue a job; return its id and how many are before it."""
         with self._lock:
             before = self._check_room()
-            name = self.folders.create(job, images)
+            name = self.folders.create(job, images, masks)
             status = JobStatus(name, job.label, message=f"{before} jobs before it")
             self._statuses[name], self._jobs[name] = status, job
         self._report(status)
@@ -191,7 +191,7 @@ class LearningQueue:
         return self._conclude(name, label, result)
 
     def _start(self, folder: JobFolder) -> "Learner":
-        if self._in_process is not None and not folder.read().options.epochs:
+        if self._in_process is not None and not folder.read().options.trains:
             return LearnerThread(folder, self._in_process, self._notify)
         return LearnerProcess.start(folder, self._command)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The LearnClass action: a goal is a learning job, followed to its end.
+"""The actions that learn (LearnClass, LearnSegment): a goal is a job, followed to its end.
 
 A goal that cannot be granted is rejected, with the reason in the log. A goal that is accepted is
 executed when its job has ended, not before: until then no thread of the executor is held, however
@@ -16,21 +16,20 @@ from rclpy.callback_groups import CallbackGroup
 
 from newfound_core.errors import NewfoundError
 from newfound_core.learning.job import JobState, JobStatus
-from newfound_msgs.action import LearnClass
-from newfound_nodes.open_world.messages import learning_message
+from newfound_msgs.msg import ResultCode
+from newfound_nodes.knowledge.messages import learning_message
 from newfound_runtime.managed_node import ManagedNode
 
-Result = LearnClass.Result
 _RESULTS = {
-    JobState.DONE: Result.RESULT_OK,
-    JobState.CANCELLED: Result.RESULT_CANCELLED,
-    JobState.REJECTED: Result.RESULT_REJECTED,
-    JobState.FAILED: Result.RESULT_FAILED,
+    JobState.DONE: ResultCode.RESULT_OK,
+    JobState.CANCELLED: ResultCode.RESULT_CANCELLED,
+    JobState.REJECTED: ResultCode.RESULT_REJECTED,
+    JobState.FAILED: ResultCode.RESULT_FAILED,
 }
 
 
 class JobRequests(Protocol):
-    """What the action needs of the detector."""
+    """What the action needs of the node."""
 
     def submit(self, request: Any) -> tuple[str, int]:
         """Queue the job of a goal; may raise a NewfoundError."""
@@ -46,19 +45,26 @@ class JobRequests(Protocol):
 
 
 class LearnAction:
-    """Serves `~/learn_class`."""
+    """Serves an action whose goals have a label, and LearnClass's feedback and result."""
 
-    def __init__(self, node: ManagedNode, group: CallbackGroup, requests: JobRequests) -> None:
-        self._node, self._requests = node, requests
+    def __init__(
+        self,
+        node: ManagedNode,
+        group: CallbackGroup,
+        requests: JobRequests,
+        kind: Any,  # type of the action
+        name: str,
+    ) -> None:
+        self._node, self._requests, self._kind = node, requests, kind
         self._lock = threading.Lock()
         self._submitted: dict[int, str] = {}  # goal request to its job, until it is accepted
         self._goals: dict[str, ServerGoalHandle] = {}  # by job
         self._ended: dict[str, JobStatus] = {}  # before its goal was accepted
         self._server = ActionServer(
             node,
-            LearnClass,
-            "~/learn_class",
-            execute_callback=lambda goal: Result(),  # each goal brings its own
+            kind,
+            f"~/{name}",
+            execute_callback=lambda goal: kind.Result(),  # each goal brings its own
             callback_group=group,
             goal_callback=self._decide,
             handle_accepted_callback=self._accepted,
@@ -106,10 +112,11 @@ class LearnAction:
     def _pass_on(self, goal: ServerGoalHandle, status: JobStatus) -> None:
         if not status.state.final:
             stamp = self._node.get_clock().now().to_msg()
-            goal.publish_feedback(LearnClass.Feedback(status=learning_message(status, stamp)))
+            goal.publish_feedback(self._kind.Feedback(status=learning_message(status, stamp)))
             return
-        result = Result(
-            result=Result.RESULT_STORAGE if status.storage_failed else _RESULTS[status.state],
+        code = ResultCode.RESULT_STORAGE if status.storage_failed else _RESULTS[status.state]
+        result = self._kind.Result(
+            result=code,
             message=status.message,
             job_id=status.job,
             knowledge_version=self._requests.version(),
@@ -120,9 +127,9 @@ class LearnAction:
 
     def _finish(self, goal: ServerGoalHandle, result: Any) -> None:
         def end(handle: ServerGoalHandle) -> Any:
-            if result.result == Result.RESULT_OK:
+            if result.result == ResultCode.RESULT_OK:
                 handle.succeed()
-            elif result.result == Result.RESULT_CANCELLED and handle.is_cancel_requested:
+            elif result.result == ResultCode.RESULT_CANCELLED and handle.is_cancel_requested:
                 handle.canceled()
             else:
                 handle.abort()
