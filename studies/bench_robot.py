@@ -27,8 +27,9 @@ from newfound_core.knowledge.contents import Knowledge, read_knowledge
 from newfound_core.learning.job import LearningOptions
 from newfound_msgs.msg import LearningStatus, OpenWorldDetections, UnknownObject
 from newfound_msgs.srv import AddUnknownClass
+from newfound_nodes.knowledge.messages import learning_message
 from newfound_nodes.open_world.light import network_digest
-from newfound_nodes.open_world.messages import detections_message, learning_message
+from newfound_nodes.open_world.messages import detections_message
 from newfound_nodes.open_world.services import usable_images
 from newfound_nodes.open_world.session import OpenWorldSession, SessionConfig
 from newfound_runtime.testing import Harness, eventually

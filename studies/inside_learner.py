@@ -3,9 +3,9 @@
 
 from collections.abc import Sequence
 
-from newfound_core.learning.job import JobFolder
+from newfound_core.learning.job_folder import JobFolder
 from newfound_core.learning.learn import finish_job
-from newfound_nodes.open_world import learning_queue
+from newfound_nodes.knowledge import learning_queue
 
 
 class Inside:

@@ -31,7 +31,8 @@ from newfound_core.detection.detector import Detector
 from newfound_core.detection.proposals import WholeImage
 from newfound_core.knowledge.contents import read_knowledge
 from newfound_core.knowledge.knowledge_base import KnowledgeBase
-from newfound_core.learning.job import JobFolder, LearningOptions
+from newfound_core.learning.job import LearningOptions
+from newfound_core.learning.job_folder import JobFolder
 from newfound_core.testing import COLOURS, square, tiny_open_world
 from newfound_nodes.open_world.session import OpenWorldSession, SessionConfig
 from studies.bench_robot import NoEvents

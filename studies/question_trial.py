@@ -35,6 +35,7 @@ from newfound_core.knowledge.contents import Knowledge
 from newfound_nodes.curation.node import take_unknown
 from newfound_nodes.curation.proposal import Answer, CurationRules, Proposal
 from newfound_nodes.curation.proposal_queue import ProposalQueue, QuestionBudget, RetryPolicy
+from newfound_nodes.open_world.frame_session import FrameResult
 from newfound_nodes.open_world.messages import unknown_message
 from newfound_nodes.open_world.parameters import (
     PARAMETERS,
@@ -43,7 +44,7 @@ from newfound_nodes.open_world.parameters import (
     make_proposer,
     session_config,
 )
-from newfound_nodes.open_world.session import FrameResult, OpenWorldSession
+from newfound_nodes.open_world.session import OpenWorldSession
 from studies.jittered_stills import RATE, SECONDS, Still, coco_stills, jittered, osd_stills
 
 RUNS = ("osd-depth", "osd-fused", "coco128-regions")  # stills and proposer

@@ -26,7 +26,8 @@ from newfound_core.detection.crops import crops_of
 from newfound_core.detection.detector import Detector, DetectorConfig
 from newfound_core.detection.proposals import WholeImage
 from newfound_core.knowledge.contents import read_knowledge
-from newfound_core.learning.job import Job, JobFolder, JobState, LearningOptions
+from newfound_core.learning.job import Job, JobState, LearningOptions
+from newfound_core.learning.job_folder import JobFolder
 from newfound_core.learning.learn import finish_job
 from newfound_training.detector.coco import read_pictures, read_rgb
 from newfound_web.selection import inliers

@@ -21,6 +21,7 @@ from pathlib import Path
 
 os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
 
+import newfound_runtime  # noqa: F401  before torch: threads as node processes have them
 from tests import ROOT, bench
 
 PAGE = """# Benchmarks

@@ -23,8 +23,9 @@ from newfound_core.detection.depth_segments import DepthSegments
 from newfound_core.detection.detector import Detector
 from newfound_core.detection.same_object import View
 from newfound_core.inference import InferenceConfig
+from newfound_nodes.open_world.frame_session import FrameResult
 from newfound_nodes.open_world.messages import detections_message
-from newfound_nodes.open_world.session import FrameResult, OpenWorldSession
+from newfound_nodes.open_world.session import OpenWorldSession
 from studies.bench_robot import Shot, clip_shots
 from tests.bench.detector_cost import CLIP, make_session
 
@@ -61,9 +62,9 @@ class TimedEmbedder:
     """Features of crops by a back end."""
 
     def __init__(self, embedder: BackendEmbedder, clock: Clock) -> None:
-        run = embedder.inference
-        self._prepare = clock.timed("resizing of crops", run.prepare, within="decision")
-        self._run = clock.timed("network", run.run, within="decision")
+        prepare = embedder.inference.prepare
+        self._prepare = clock.timed("resizing of crops", prepare, within="decision")
+        self._run = clock.timed("network", embedder.run, within="decision")
 
     def __call__(self, crops: Sequence[np.ndarray]) -> torch.Tensor:
         return self._run(self._prepare(crops))
@@ -95,7 +96,7 @@ class Frames:
         tracks = clock.timed("tracks", session._tracker.update)(boxes, rows).tolist()
         update = clock.timed("unknown objects", session._unknowns.update)
         ids = update(view, found, tracks, session._tracker.tracks)
-        result = FrameResult(session.in_use.version, found, tracks, ids)
+        result = FrameResult(session.in_use.version, found, tracks, ids, ids)
         clock.timed("message", lambda: serialize_message(detections_message(Header(), result)))()
 
     def median(self, stage: str) -> float:
