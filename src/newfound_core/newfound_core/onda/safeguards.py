@@ -43,6 +43,7 @@ class Observation:
     uncertainty: float = 0.0  # entropy of the prediction, 0 to 1
     age: int = 0  # frames that counted since
     appearance: Tensor | None = None  # mean and deviation of each channel, [2 C]
+    light: Tensor | None = None  # what of that is not its class's, [2 C]
 
 
 def appearance(image: Tensor) -> Tensor | None:
@@ -80,20 +81,24 @@ NEW_LIGHT_FRAMES = 5  # that must agree
 OLDER_FRAMES = 10  # that tell how frames differ in one light
 NEW_LIGHT = 3.0  # deviations of single frames; a mean over five varies by less than half a one
 SMALLEST_DEVIATION = 0.05  # of normalised pixels: a camera that stands still has none
+FOLLOWED_BY_LIGHT = 0.1  # of what a frame differs from its class in the present light
+FOLLOWED_BY_CLASS = 0.01  # and once a class has been seen often
+OFTEN = 10  # frames of a class, before which a difference is the class's
 
 
 class BalancedMemory:
     """Memory with an equal share for every predicted class; the old and the uncertain go first.
 
-    The memory of RoTTA: a robot that stares at one object fills that object's share only. It is
-    emptied when the light changes at once: frames of the old light would stay for every class that
-    is no longer predicted in the new one.
+    The memory of RoTTA: a robot that stares at one object fills that object's share only. Frames
+    of another light would stay for every class that is not predicted in this one: the memory is
+    emptied when the light changes at once, and loses frames that a slow change has left behind.
     """
 
     def __init__(self, size: int, classes: int, seed: int = 0) -> None:
         self._size, self._share = size, max(1, size // max(1, classes))
         self._kept: list[Observation] = []
         self._latest: deque[Tensor] = deque(maxlen=NEW_LIGHT_FRAMES)
+        self._light = Light()
         self._random = random.Random(seed)
 
     def __len__(self) -> int:
@@ -111,6 +116,11 @@ class BalancedMemory:
             self._latest.append(observation.appearance)
             if self._light_changed():
                 self._kept = [kept for kept in self._kept if kept.age < len(self._latest)]
+                self._light.clear()
+                for kept in self._kept:
+                    kept.light = torch.zeros_like(observation.appearance)
+            observation.light = self._light.follow(observation.label, observation.appearance)
+            self._drop_left_behind()
         counts = self.count()
         if counts[observation.label] >= self._share:
             rivals = {observation.label}
@@ -132,10 +142,22 @@ class BalancedMemory:
         older = [k.appearance for k in self._kept if k.age >= count and k.appearance is not None]
         if count < NEW_LIGHT_FRAMES or len(older) < OLDER_FRAMES:
             return False
-        deviation, mean = torch.var_mean(torch.stack(older), 0)
-        apart = torch.stack(list(self._latest)).mean(0) - mean
-        unit = deviation.sqrt().clamp_min(SMALLEST_DEVIATION)
-        return bool((apart.abs() / unit).max() > NEW_LIGHT)
+        variance, mean = torch.var_mean(torch.stack(older), 0)
+        unit = variance.sqrt().clamp_min(SMALLEST_DEVIATION)
+        apart = (torch.stack(list(self._latest)) - mean) / unit  # [frames, 2 C]
+        together = apart.mean(0)
+        # Each has its part in that: otherwise the first frame in a very different light would be
+        # enough, and the frames before it would be kept as those of the new light.
+        least = (apart * together.sign()).amin(0)
+        return bool(((together.abs() > NEW_LIGHT) & (least > together.abs() / 2)).any())
+
+    def _drop_left_behind(self) -> None:
+        """Drop the frames of a light that has changed slowly since."""
+        lights = [kept.light for kept in self._kept if kept.light is not None]
+        if not lights or len(lights) < len(self._kept):
+            return
+        left = self._light.has_left(torch.stack(lights)).tolist()
+        self._kept = [kept for kept, gone in zip(self._kept, left, strict=True) if not gone]
 
     def _badness(self, observation: Observation) -> float:
         return 1 / (1 + math.exp(-observation.age / self._size)) + observation.uncertainty
@@ -156,6 +178,49 @@ class BalancedMemory:
         """Forget all."""
         self._kept.clear()
         self._latest.clear()
+        self._light.clear()
+
+
+class Light:
+    """How much brighter or otherwise coloured frames are than they were, whatever they show.
+
+    A frame looks like its class, plus the light, plus chance. The light follows what is left when
+    the class is taken away, so that a robot that stares at one dark thing does not see dusk.
+    """
+
+    def __init__(self) -> None:
+        self._classes: dict[int, Tensor] = {}  # their mean appearance in the first light
+        self._seen: Counter[int] = Counter()
+        self._level: Tensor | None = None
+        self._variance: Tensor | None = None  # of chance
+
+    def follow(self, label: int, appearance: Tensor) -> Tensor:
+        """The light after a frame, [2 C]."""
+        if self._level is None or self._variance is None:
+            self._level = torch.zeros_like(appearance)
+            self._variance = torch.full_like(appearance, SMALLEST_DEVIATION**2)
+        mean = self._classes.setdefault(label, appearance - self._level)
+        seen = self._seen[label] = self._seen[label] + 1
+        left = appearance - mean - self._level
+        self._variance = torch.lerp(self._variance, left.square(), FOLLOWED_BY_LIGHT)
+        share = 1 / seen if seen < OFTEN else FOLLOWED_BY_CLASS
+        self._classes[label] = mean + share * left
+        if seen >= OFTEN:
+            self._level = self._level + FOLLOWED_BY_LIGHT * left
+        return self._level
+
+    def has_left(self, earlier: Tensor) -> Tensor:
+        """Whether the light is another one than it was at each of some times [T, 2 C], [T]."""
+        if self._level is None or self._variance is None:
+            return torch.zeros(len(earlier), dtype=torch.bool)
+        unit = self._variance.sqrt().clamp_min(SMALLEST_DEVIATION)
+        return ((self._level - earlier).abs() > NEW_LIGHT * unit).any(1)
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self._classes.clear()
+        self._seen.clear()
+        self._level = self._variance = None
 
 
 THUMBNAIL = 8  # pixels a side

@@ -101,6 +101,27 @@ def test_a_new_light_empties_the_memory_and_a_new_thing_does_not():
     assert {o.sample for o in memory.draw(30)} == {-1.5}
 
 
+@pytest.mark.parametrize("brightness", [-1.5, -9.0])
+def test_no_frame_of_the_old_light_is_kept_however_much_darker_it_is(brightness):
+    memory = BalancedMemory(size=30, classes=3)
+    for observation in frames_in_a_light(1.0, [0, 1, 2] * 12):
+        memory.add(observation, 5)
+    for observation in frames_in_a_light(brightness, [0] * 10, seed=2):
+        memory.add(observation, 5)
+    assert {o.sample for o in memory.draw(30)} == {brightness}
+
+
+def test_after_a_slow_change_of_light_no_frame_of_the_old_light_is_kept():
+    """Although its classes are no longer predicted, so that nothing replaces it."""
+    memory = BalancedMemory(size=30, classes=3)
+    for observation in frames_in_a_light(1.0, [0, 1, 2] * 12):
+        memory.add(observation, 5)
+    for step in range(200):
+        [observation] = frames_in_a_light(1 - 0.05 * min(step, 50), [0], seed=step)
+        memory.add(observation, 5)
+    assert {round(o.sample, 2) for o in memory.draw(30)} == {-1.5}
+
+
 def test_what_is_no_image_has_no_appearance():
     assert appearance(torch.zeros(7)) is None
 
