@@ -27,7 +27,7 @@ from torch.utils.hooks import RemovableHandle
 from newfound_core.normalization import DomainBatchNorm
 from newfound_core.onda.folding import Folding, logits_of
 from newfound_core.onda.refinement import Refinement
-from newfound_core.onda.sampling import FrameSamples, TabulatedSamples
+from newfound_core.onda.sampling import EngineSamples, FrameSamples
 from newfound_core.onda.statistics import NormalizationLayers, Statistics, twin_of
 
 
@@ -256,10 +256,10 @@ class StreamingEstimator:
         return [self._finished(number, part) for number, part in enumerate(parts)]
 
     def _finished(self, number: int, part: slice) -> FrameStatistics | None:
-        tables = self._folded.tables if self._folded is not None else None
-        samples: FrameSamples | TabulatedSamples = self._samples[number]
-        if tables is not None:
-            samples = TabulatedSamples(self._layers, tables, part)
+        moments = self._folded.moments if self._folded is not None else None
+        samples: FrameSamples | EngineSamples = self._samples[number]
+        if moments is not None:
+            samples = EngineSamples(self._layers, moments, part)
         found = samples.statistics()
         if found is None:
             return None

@@ -11,7 +11,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,11 +66,12 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class SampleTable:
-    """Samples of what some layers see in one pass, at equally many positions."""
+class SampledMoments:
+    """Mean and biased variance of what layers see in one pass, at some positions of each image."""
 
-    layers: Sequence[int]  # whose channels lie side by side
-    values: Tensor  # [images, channels of these layers, ...]
+    mean: Tensor  # [images, channels of the layers, in their order]
+    variance: Tensor  # likewise
+    positions: Mapping[int, int]  # of an image, by layer, in their order
 
 
 class Folding(ABC):
@@ -80,7 +81,7 @@ class Folding(ABC):
     """
 
     # Of the last pass that was observed; None: the modules `observed` are called instead.
-    tables: Sequence[SampleTable] | None = None
+    moments: SampledMoments | None = None
     learn_every = 1  # frames of which one is learned from, where looking at all costs too much
 
     def __init__(self, layers: NormalizationLayers, pairs: Sequence[Pair]) -> None:
@@ -102,7 +103,7 @@ class Folding(ABC):
 
     @abstractmethod
     def run(self, images: Tensor, *, observe: bool) -> Any:
-        """What the network returns; if `observe`, `tables` or the modules `observed` show more."""
+        """What the network returns; to observe fills `moments` or calls the modules `observed`."""
 
     @abstractmethod
     def _write_weights(self) -> None:

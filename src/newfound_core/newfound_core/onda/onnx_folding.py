@@ -10,13 +10,15 @@ memory of ours. An update is one multiplication per layer, between two frames.
 
 What the normalisation layers see is read by a second session, which serves the frames that are
 learned from. The input of a layer is the output of a convolution, before the activation that ONNX
-Runtime computes together with it. Where the map is large, the same convolution is computed once
-more with a larger stride: 16 of 12,544 positions, and no map leaves its fused form. Several such
-sessions, whose grids lie at other places, take turns. Where it is small, its output is read.
+Runtime computes together with it. So the same convolution is computed once more with a larger
+stride, 16 of 12,544 positions: no map leaves its fused form. Several such sessions, whose grids
+lie at other places, take turns. Means and variances of the samples are part of the graph, so that
+few numbers leave it.
 """
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ from torch import Tensor
 
 from newfound_core.errors import ConfigError
 from newfound_core.export import OnnxGraph, relative_difference
-from newfound_core.onda.folding import FoldedNetwork, Folding, Pair, SampleTable, fold
+from newfound_core.onda.folding import FoldedNetwork, Folding, Pair, SampledMoments, fold
 from newfound_core.onda.onnx_weights import FoldedTensor, InPlaceWeights
 from newfound_core.onda.statistics import NormalizationLayers, Statistics
 from newfound_core.onnx_graphs import GRAPHS
@@ -34,7 +36,6 @@ from newfound_core.onnx_runtime import INPUT_NAME
 PHASES = 4  # sessions with grids at other places
 # Learning from a frame takes two thirds longer than serving it: every third one is learned from.
 LEARN_EVERY = 3
-_SMALL = 2  # a grid of this step or less is taken from the whole map
 _TOLERANCE = 1e-4
 # Steps of the R2 sequence, which fills a square evenly however many points are taken.
 _R2 = (0.7548776662466927, 0.5698402909980532)
@@ -61,8 +62,8 @@ class OnnxFolding(Folding):
         graph = GRAPHS.of_folded(twin, frame)
         self._names, self._rebuild = list(graph.names), graph.rebuild
         model = _parsed(graph)
-        nodes = _nodes(layers, twin, model)
-        samplings = [Sampling(model, nodes, maps, positions, phase) for phase in range(PHASES)]
+        sampled = _sampled_layers(layers, twin, model, maps)
+        samplings = [Sampling(model, sampled, positions, phase) for phase in range(PHASES)]
         if samplings[0].same_as(samplings[1]):
             samplings = samplings[:1]  # no map is large
         self._weights = InPlaceWeights(_folded_tensors(layers, twin))
@@ -79,7 +80,7 @@ class OnnxFolding(Folding):
         sampling, session = self._samplings[self._turn]
         self._turn = (self._turn + 1) % len(self._samplings)
         found = session.run([*self._names, *sampling.outputs], given)
-        self.tables = sampling.tables(found[len(self._names) :])
+        self.moments = sampling.moments(*found[len(self._names) :])
         return self._output(found[: len(self._names)])
 
     def _output(self, found: Sequence[np.ndarray]) -> Any:
@@ -177,12 +178,26 @@ def _folded_tensors(layers: NormalizationLayers, twin: FoldedNetwork) -> list[Fo
     return found
 
 
-def _nodes(layers: NormalizationLayers, twin: FoldedNetwork, model: Any) -> dict[int, Any]:
-    """The node of the graph whose output an adapting layer sees, by the layer's index."""
+@dataclass(frozen=True)
+class SampledLayer:
+    """A normalisation layer that adapts, and the node of the graph whose output it sees."""
+
+    index: int
+    node: Any
+    size: tuple[int, ...]  # height and width of its map, () where it has none
+    channels: int
+
+
+def _sampled_layers(
+    layers: NormalizationLayers, twin: FoldedNetwork, model: Any, maps: dict[int, tuple[int, ...]]
+) -> list[SampledLayer]:
     users = {node.input[1]: node for node in model.graph.node if len(node.input) > 1}
     names = _names_before(layers, twin.pairs)
     try:
-        return {index: users[f"{names[index]}.weight"] for index in layers.adapting}
+        return [
+            SampledLayer(i, users[f"{names[i]}.weight"], maps[i], layers.channels[i])
+            for i in layers.adapting
+        ]
     except KeyError as error:
         raise ConfigError(
             f"the ONNX graph has no layer with the weights {error}: set backend to torch to adapt"
@@ -190,44 +205,42 @@ def _nodes(layers: NormalizationLayers, twin: FoldedNetwork, model: Any) -> dict
 
 
 class Sampling:
-    """A graph that also gives samples of what the normalisation layers see."""
+    """A graph that also gives moments of samples of what the normalisation layers see."""
 
     def __init__(
-        self,
-        model: Any,
-        nodes: dict[int, Any],
-        maps: dict[int, tuple[int, ...]],
-        positions: int,
-        phase: int,
+        self, model: Any, layers: Sequence[SampledLayer], positions: int, phase: int
     ) -> None:
         self.model = type(model)()
         self.model.CopyFrom(model)
-        groups: dict[tuple[tuple[int, ...], bool], list[tuple[int, str]]] = {}
-        for index, node in nodes.items():
-            size = maps[index]
-            step = grid_step(size, positions)
-            strided = len(size) == 2 and node.op_type == "Conv" and step > _SMALL
-            name = node.output[0]
-            if strided:
-                name = self._add_strided(node, step, grid_start(step, phase))
-            groups.setdefault((size, strided), []).append((index, name))
-        self.outputs: list[str] = []
-        self._groups: list[tuple[list[int], tuple[slice, ...]]] = []  # layers, what counts
+        groups: dict[tuple[tuple[int, ...], bool], list[tuple[SampledLayer, str]]] = {}
+        for layer in layers:
+            node, size, step = layer.node, layer.size, grid_step(layer.size, positions)
+            strided = len(size) == 2 and node.op_type == "Conv" and step > 1
+            start = grid_start(step, phase)
+            name = self._add_strided(node, step, start) if strided else node.output[0]
+            groups.setdefault((size, strided), []).append((layer, name))
+        parts: list[tuple[str, str]] = []
+        self._positions: dict[int, int] = {}  # of an image, by layer
         for (size, strided), members in groups.items():
-            self._expose([name for _, name in members])
-            kept = _kept(size, grid_step(size, positions), phase) if strided else ()
-            self._groups.append(([index for index, _ in members], kept))
+            samples = self._joined([name for _, name in members])
+            step = grid_step(size, positions)
+            counted = counted_places(size, step, phase) if strided else np.ones(size, bool)
+            parts.append(self._add_moments(samples, counted))
+            self._positions |= {layer.index: int(counted.sum()) for layer, _ in members}
+        channels = {layer.index: layer.channels for layer in layers}
+        self._columns = _column_order({i: channels[i] for i in self._positions})
+        self.outputs = [self._joined(list(names)) for names in zip(*parts, strict=True)]
+        self._expose(self.outputs)
 
     def same_as(self, other: "Sampling") -> bool:
         """Whether both look at the same positions."""
         return self.model == other.model
 
-    def tables(self, outputs: Sequence[np.ndarray]) -> list[SampleTable]:
-        """The samples without what lies before the map, equally many in every phase."""
-        return [
-            SampleTable(layers, torch.from_numpy(values[kept]))
-            for values, (layers, kept) in zip(outputs, self._groups, strict=True)
-        ]
+    def moments(self, mean: np.ndarray, variance: np.ndarray) -> SampledMoments:
+        """What the outputs of a pass tell."""
+        mean, variance = (v[:, self._columns] for v in (mean, variance))
+        positions = dict(sorted(self._positions.items()))
+        return SampledMoments(torch.from_numpy(mean), torch.from_numpy(variance), positions)
 
     def _add_strided(self, node: Any, step: int, start: tuple[int, int]) -> str:
         """The same convolution at every `step`-th position, from `start` on; its output."""
@@ -245,29 +258,51 @@ class Sampling:
             *pads[2:],
         ]
         name = f"{node.output[0]}_sampled"
-        self.model.graph.node.append(helper.make_node("Conv", list(node.input), [name], **given))
+        return self._add("Conv", list(node.input), name, **given)
+
+    def _add_moments(self, name: str, counted: np.ndarray) -> tuple[str, str]:
+        """Mean and biased variance of each image and channel over the places that count."""
+        if not counted.ndim:
+            return name, self._add("Sub", [name, name], f"{name}_variance")
+        # As products of matrices, which take half the time of reductions and differences.
+        share = counted.reshape(-1, 1) / counted.sum()
+        weights = self._add_constant(f"{name}_share", share.astype(np.float32))
+        centring = (np.eye(len(share)) - share).astype(np.float32)
+        shape = self._add_constant(f"{name}_shape", np.array([0, 0, -1], np.int64))
+        values = self._add("Reshape", [name, shape], f"{name}_values")
+        mean = self._add("MatMul", [values, weights], f"{name}_mean")
+        centred = self._add_constant(f"{name}_centring", centring)
+        deviation = self._add("MatMul", [values, centred], f"{name}_deviation")
+        square = self._add("Mul", [deviation, deviation], f"{name}_square")
+        variance = self._add("MatMul", [square, weights], f"{name}_variance")
+        first, second = (self._add("Flatten", [m], f"{m}_flat") for m in (mean, variance))
+        return first, second
+
+    def _joined(self, names: list[str]) -> str:
+        """The channels of several side by side: many small operations would cost more."""
+        if len(names) == 1:
+            return names[0]
+        return self._add("Concat", names, f"{names[0]}_and_{len(names) - 1}", axis=1)
+
+    def _add_constant(self, name: str, values: np.ndarray) -> str:
+        from onnx import numpy_helper
+
+        self.model.graph.initializer.append(numpy_helper.from_array(values, name))
         return name
 
+    def _add(self, kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        from onnx import helper
+
+        self.model.graph.node.append(helper.make_node(kind, inputs, [output], **attributes))
+        return output
+
     def _expose(self, names: list[str]) -> None:
-        """One output with the channels of several: each would cost as much as all."""
         from onnx import TensorProto, helper
 
-        name = names[0]
-        if len(names) > 1:
-            name = f"{names[0]}_and_{len(names) - 1}"
-            self.model.graph.node.append(helper.make_node("Concat", names, [name], axis=1))
-        self.model.graph.output.append(
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
-        )
-        self.outputs.append(name)
-
-
-def _kept(size: tuple[int, ...], step: int, phase: int) -> tuple[slice, ...]:
-    rows, columns = (
-        kept_places(side, step, first, phase)
-        for side, first in zip(size, grid_start(step, phase), strict=True)
-    )
-    return slice(None), slice(None), rows, columns
+        for name in names:
+            self.model.graph.output.append(
+                helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+            )
 
 
 def grid_step(size: tuple[int, ...], positions: int) -> int:
@@ -275,16 +310,26 @@ def grid_step(size: tuple[int, ...], positions: int) -> int:
     return max(1, min(round(math.sqrt(math.prod(size) / positions)), *size)) if size else 1
 
 
-def kept_places(side: int, step: int, start: int, phase: int) -> slice:
-    """Which of the places of a grid along one side count: a number that all phases have.
+def counted_places(size: tuple[int, ...], step: int, phase: int) -> np.ndarray:
+    """Which places of a grid count, [rows, columns]: equally many in all phases.
 
-    Otherwise memory would be arranged anew in every frame. Every second phase leaves out the
-    first place and not the last, so that the end of the map is seen as often as its beginning.
+    The first ones lie before the map where the grid does not begin at its corner. Every second
+    phase leaves out the first place and not the last, so that the end of the map is seen as often
+    as its beginning.
     """
-    before, count = int(start > 0), side // step
-    found = -(-(side - start) // step)
-    first = before + (found - count if phase % 2 else 0)
-    return slice(first, first + count)
+    sides = []
+    for side, start in zip(size, grid_start(step, phase), strict=True):
+        before, inside, count = int(start > 0), -(-(side - start) // step), side // step
+        first = before + (inside - count if phase % 2 else 0)
+        place = np.arange(before + inside)
+        sides.append((first <= place) & (place < first + count))
+    return np.logical_and.outer(*sides)
+
+
+def _column_order(channels: dict[int, int]) -> np.ndarray:
+    """Columns of layers, whose channels lie side by side, in the order of the layers."""
+    starts = dict(zip(channels, np.cumsum([0, *channels.values()]), strict=False))
+    return np.concatenate([starts[i] + np.arange(channels[i]) for i in sorted(channels)])
 
 
 def grid_start(step: int, phase: int) -> tuple[int, int]:

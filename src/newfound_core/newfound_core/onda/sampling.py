@@ -7,14 +7,13 @@ shifted from frame to frame, are enough for a mean and a variance.
 
 import functools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from newfound_core.onda.folding import SampleTable
+from newfound_core.onda.folding import SampledMoments
 from newfound_core.onda.statistics import NormalizationLayers
 
 _EXACT = (torch.float32, torch.float64)
@@ -104,38 +103,36 @@ class FrameSamples:
         return torch.cat(pieces).to(like.device)
 
 
-class TabulatedSamples:
-    """Samples of one frame that an engine gives as a few tables."""
+class EngineSamples:
+    """Samples of some images of a pass whose moments an engine has computed itself."""
 
     def __init__(
-        self, layers: NormalizationLayers, tables: Sequence[SampleTable], images: slice
+        self, layers: NormalizationLayers, moments: SampledMoments, images: slice
     ) -> None:
-        self._layers, self._tables, self._images = layers, tables, images
+        self._channels, self._positions = layers.channels, moments.positions
+        self._mean, self._variance = moments.mean[images], moments.variance[images]
 
     def counts(self) -> list[int]:
         """Values per channel of each layer; 0 for one that was not looked at."""
-        counts = [0] * len(self._layers.channels)
-        for table in self._tables:
-            values = table.values[self._images]
-            for index in table.layers:
-                counts[index] = values.shape[:1].numel() * values.shape[2:].numel()
-        return counts
+        images = len(self._mean)
+        return [images * self._positions.get(i, 0) for i in range(len(self._channels))]
 
     def statistics(self) -> tuple[Tensor, Tensor]:
         """Mean and biased variance, [channels of all layers]; zero where nothing was seen."""
-        channels = self._layers.channels
-        means, variances = (list(torch.zeros(sum(channels)).split(channels)) for _ in range(2))
-        for table in self._tables:
-            values = table.values[self._images].transpose(0, 1).flatten(1)  # [channels, values]
-            # A product with a vector is several times as fast as a mean over so few values.
-            share = values.new_full((values.shape[1],), 1 / values.shape[1])
-            mean = values @ share
-            variance = (values - mean[:, None]).square_() @ share
-            widths = [channels[index] for index in table.layers]
-            for parts, found in ((means, mean), (variances, variance)):
-                for index, part in zip(table.layers, found.split(widths), strict=True):
-                    parts[index] = part
-        return torch.cat(means), torch.cat(variances)
+        mean = self._mean.mean(0)
+        # All images have equally many values: their means' deviations are added to the variances.
+        variance = (self._variance + (self._mean - mean).square_()).mean(0)
+        if len(self._positions) == len(self._channels):
+            return mean, variance
+        return self._spread(mean), self._spread(variance)
+
+    def _spread(self, values: Tensor) -> Tensor:
+        """Values of the layers that were looked at, in their places among all."""
+        parts = list(values.new_zeros(sum(self._channels)).split(list(self._channels)))
+        seen = values.split([self._channels[i] for i in self._positions])
+        for index, part in zip(self._positions, seen, strict=True):
+            parts[index] = part
+        return torch.cat(parts)
 
 
 def sample_grid(x: Tensor, positions: int, frame: int) -> Tensor:

@@ -86,7 +86,7 @@ def engine(network):
     return OnnxFolding(NormalizationLayers(network), size=SIZE, positions=9, threads=1)
 
 
-def test_a_sample_holds_the_values_of_the_whole_map_at_its_positions(network, engine):
+def test_moments_are_those_of_the_whole_map_at_the_positions_of_the_grid(network, engine):
     """Of folded layers: their input times a scale, plus an offset."""
     frame, maps, seen = torch.cat(frames(2)), {}, []
     modules = NormalizationLayers(network).modules
@@ -100,27 +100,27 @@ def test_a_sample_holds_the_values_of_the_whole_map_at_its_positions(network, en
         seen.append(by_layer(engine, network))
     for handle in handles:
         handle.remove()
-    large = [index for index, m in maps.items() if m.dim() == 4 and m.shape[-1] == SIZE // 2]
-    assert large == [0, 1, 2]
+    steps = {i: grid_step(tuple(m.shape[2:]), 9) for i, m in maps.items()}
+    assert len(set(steps.values()) - {1}) > 1
     for phase, found in enumerate(seen):
         for index, whole in maps.items():
-            step = grid_step(tuple(whole.shape[2:]), 9)
             number = (engine._turn + phase) % PHASES
-            part = taken(whole, step, number) if index in large else whole
-            torch.testing.assert_close(found[index], part, rtol=1e-4, atol=1e-5)
+            part = taken(whole, steps[index], number) if steps[index] > 1 else whole
+            values = part.double().reshape(*part.shape[:2], -1)
+            mean, variance, positions = found[index]
+            assert positions == values.shape[2]
+            expected = values.mean(2), values.var(2, correction=0)
+            torch.testing.assert_close(mean.double(), expected[0], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(variance.double(), expected[1], rtol=1e-4, atol=1e-5)
 
 
 def by_layer(engine, network):
-    channels = NormalizationLayers(network).channels
-    return {
-        index: part
-        for table in engine.tables
-        for index, part in zip(
-            table.layers,
-            table.values.split([channels[i] for i in table.layers], 1),
-            strict=True,
-        )
-    }
+    """Mean and variance of each image and channel, and of how many values, by layer."""
+    channels, found = NormalizationLayers(network).channels, engine.moments
+    widths = [channels[i] for i in found.positions]
+    means, variances = (values.split(widths, 1) for values in (found.mean, found.variance))
+    parts = zip(means, variances, found.positions.values(), strict=True)
+    return dict(zip(found.positions, parts, strict=True))
 
 
 def taken(whole, step, phase):
