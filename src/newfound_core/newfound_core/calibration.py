@@ -132,15 +132,6 @@ def fit_calibration(
     return Calibration(slope, bias, tuple(found)) if finite else None
 
 
-def surprise(trials: Sequence[Trial], calibration: Calibration) -> float:
-    """Mean negative log likelihood of trials."""
-    slope, bias, weights = (
-        torch.tensor(value, dtype=torch.float64)
-        for value in (calibration.slope, calibration.bias, calibration.weights)
-    )
-    return float(torch.stack([t.surprise(slope, bias, weights) for t in trials]).mean())
-
-
 def calibration_error(confidence: Tensor, right: Tensor, bins: int = 15) -> float | None:
     """Expected calibration error: mean gap of confidence and accuracy over bins of equal width.
 

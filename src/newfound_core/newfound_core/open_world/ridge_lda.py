@@ -19,7 +19,7 @@ from newfound_core.open_world.discriminants import (
     Discriminants,
     Shrinkage,
     TwoTrial,
-    best_calibration,
+    calibrated,
     class_facts,
     class_rows,
     cross_fitted_trials,
@@ -220,9 +220,9 @@ class RidgeLda(ClassMeanHead):
             super().fit_calibration(features, labels)
 
     def _calibrate(self, trials: list[TwoTrial], classes: int) -> None:
-        """Choose the weight of the regression and the calibration that fit trials best."""
+        """Weigh the regression, and choose the calibration that fits trials best."""
         weights = self.calibration.weights if self.calibration else None
-        found = best_calibration(trials, weights)
+        found = calibrated(trials, weights)
         if found is not None:
             self.ridge_weight = torch.full_like(self.ridge_weight, found[0])
             self.calibration = found[1]

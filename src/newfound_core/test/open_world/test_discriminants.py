@@ -2,11 +2,13 @@
 """The regression against NumPy, the sums of rows, and the calibration on drawn classes."""
 
 import numpy as np
+import pytest
 import torch
 
+from newfound_core.calibration import fit_calibration
 from newfound_core.open_world.discriminants import (
     Shrinkage,
-    best_calibration,
+    calibrated,
     class_rows,
     cross_fitted_trials,
     discriminants,
@@ -72,12 +74,18 @@ def test_the_calibration_needs_classes_and_holds_for_new_ones():
     labels = torch.arange(60).repeat_interleave(30)
     flat = torch.stack([views, views + 0.1 * torch.randn_like(views)], 2).flatten(0, 1)
     assert cross_fitted_trials(flat[:210], labels[:210], SHRINKAGE) == []
-    assert best_calibration([]) is None
-    found = best_calibration(cross_fitted_trials(flat, labels, Shrinkage(0, 0, 0.1)))
+    assert calibrated([]) is None
+    trials = cross_fitted_trials(flat, labels, Shrinkage(0, 0, 0.1))
+    # The densities are true here, so that their own probabilities are nearly right.
+    alone = fit_calibration([trial.combined(0.0) for trial in trials])
+    assert alone is not None
+    assert 0.5 < alone.slope < 1.6
+    found = calibrated(trials)
     assert found is not None
-    _, calibration = found
-    # The model is true here, so that its own probabilities are nearly right.
-    assert 0.5 < calibration.slope < 1.6
+    ridge_weight, calibration = found
+    spreads = [(t.likely.max(1).values.std(), t.regression.max(1).values.std()) for t in trials]
+    assert ridge_weight == pytest.approx(0.5 * np.mean([float(a / b) for a, b in spreads]))
+    assert 0 < calibration.slope < alone.slope
 
 
 def test_weights_of_facts_that_are_given_are_kept():
@@ -86,6 +94,6 @@ def test_weights_of_facts_that_are_given_are_kept():
         torch.arange(40).repeat_interleave(20),
         SHRINKAGE,
     )
-    found = best_calibration(trials, (0.25,))
+    found = calibrated(trials, (0.25,))
     assert found is not None
     assert found[1].weights == (0.25,)
