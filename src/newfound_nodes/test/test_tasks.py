@@ -143,7 +143,7 @@ def test_the_checkpoint_of_the_parameter_may_be_a_delta(running, task, picture, 
 def test_a_delta_without_its_base_is_not_configured(ros, task):
     node = ros.add(AdaptiveClassifier, checkpoint=str(task("fruit")))
     eventually(lambda: ros.logged("give it as `base`"))
-    assert node.state() == UNCONFIGURED
+    eventually(lambda: node.state() == UNCONFIGURED)
 
 
 def test_the_least_recently_served_task_is_let_go(running, task, load):

@@ -33,6 +33,9 @@ _UNREADABLE = (
     RuntimeError,
     EOFError,
     ValueError,
+    LookupError,  # this and the rest: torch's restricted reader on a file of anything else
+    AttributeError,
+    TypeError,
 )
 
 

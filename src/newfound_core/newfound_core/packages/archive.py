@@ -7,7 +7,8 @@
 
 Nothing is extracted: files are read into memory, up to limits that hold whatever the archive says
 of itself. Only names of the forms above are taken, only files that the manifest lists, and only
-if they are what it says. Nothing in a package is executed or unpickled.
+if they are what it says; nothing may lie before, between or behind them. Nothing in a package is
+executed or unpickled.
 """
 
 import base64
@@ -15,6 +16,7 @@ import binascii
 import hashlib
 import io
 import json
+import math
 import re
 import zipfile
 import zlib
@@ -31,6 +33,9 @@ Kind = Literal["class", "task_delta", "segmentation_class"]
 MOST_BYTES = 128 * 2**20  # of a package, and of its files together
 MOST_FILES = 1000
 _MOST_JSON = 2 * 2**20
+_MOST_FACTS, _LONGEST_FACT = 20, 200  # of the provenance: entries, characters
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # zipfile inflates others unlimited
+_LOCAL, _CENTRAL, _END = 30, 46, 22  # bytes of zip headers, but for names
 _MANIFEST, _SIGNATURE = "manifest.json", "signature.json"
 _NAME = re.compile(r"(images/[0-9a-f]{64}\.(jpg|png)|[a-z][a-z0-9_]{0,40}\.safetensors)")
 _CONTEXT = b"newfound package\0"  # a signature of anything else does not fit
@@ -51,6 +56,14 @@ class Package:
     files: Mapping[str, bytes]
     provenance: Mapping[str, str] = field(default_factory=dict)
     signer: PublicKey | None = None  # whose signature was found right
+
+    def __post_init__(self) -> None:
+        facts = [text for item in self.provenance.items() for text in item]
+        if len(self.provenance) > _MOST_FACTS or not all(map(_is_fact, facts)):
+            raise PackageError(
+                f"where a package comes from is told in at most {_MOST_FACTS} printable texts of "
+                f"at most {_LONGEST_FACT} characters"
+            )
 
     def manifest(self) -> bytes:
         """The bytes that are signed."""
@@ -107,6 +120,7 @@ def unpack(content: bytes) -> Package:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = _entries(archive)
+            _check_layout(archive, len(content))
             manifest = _read(archive, entries, _MANIFEST, _MOST_JSON)
             package = _parse(manifest)
             listed = json.loads(manifest)["files"]
@@ -120,7 +134,11 @@ def unpack(content: bytes) -> Package:
     except (RuntimeError, ValueError) as error:  # encrypted; absurd offsets
         raise PackageError(f"the zip file cannot be read: {error}") from error
     package = replace(package, files=files, signer=signer)
-    if package.manifest() != manifest:
+    try:
+        same = package.manifest() == manifest
+    except RecursionError:  # reading goes deeper than writing
+        same = False
+    if not same:
         raise PackageError("the manifest is not written as packages write it")
     return package
 
@@ -154,9 +172,24 @@ def _entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
             raise PackageError(f"it holds {name[:100]!r}, which no package has")
         if (info.external_attr >> 16) & 0o170000 not in (0, 0o100000):
             raise PackageError(f"{name} is not a plain file")
+        if info.compress_type not in _COMPRESSIONS:
+            raise PackageError(f"{name} is compressed in a way that packages are not")
     if sum(info.file_size for info in infos) > MOST_BYTES:
         raise PackageError(f"unpacked it has more than {MOST_BYTES} bytes")
     return entries
+
+
+def _check_layout(archive: zipfile.ZipFile, size: int) -> None:
+    """Files one behind the other, then their directory: room for nothing else, and no overlap."""
+    infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
+    at = 0
+    for info in infos:
+        if info.header_offset != at:
+            raise PackageError(f"there is something before {info.filename}, or files overlap")
+        at += _LOCAL + len(info.filename) + info.compress_size
+    directory = sum(_CENTRAL + len(info.filename) for info in infos)
+    if archive.start_dir != at or size != at + directory + _END:
+        raise PackageError("there is something between or behind its files")
 
 
 def _read(
@@ -206,14 +239,18 @@ def _parse(content: bytes) -> Package:
     if values["kind"] not in get_args(Kind):
         raise PackageError(f"it is of the kind {str(values['kind'])[:40]!r}, which is not known")
     provenance, files = values["provenance"], values["files"]
-    texts = isinstance(provenance, dict) and all(isinstance(v, str) for v in provenance.values())
-    if not (texts and isinstance(values["name"], str) and isinstance(values["details"], dict)):
+    maps = isinstance(provenance, dict) and isinstance(values["details"], dict)
+    if not (maps and isinstance(values["name"], str)):
         raise PackageError("the manifest's name, provenance or details have a wrong form")
     if not isinstance(files, dict) or not all(_is_listing(*item) for item in files.items()):
         raise PackageError("the manifest's list of files has a wrong form")
     if sum(facts["bytes"] for facts in files.values()) > MOST_BYTES:
         raise PackageError(f"unpacked it has more than {MOST_BYTES} bytes")
     return Package(values["kind"], values["name"], values["details"], {}, provenance)
+
+
+def _is_fact(text: Any) -> bool:
+    return isinstance(text, str) and len(text) <= _LONGEST_FACT and text.isprintable()
 
 
 def _is_listing(name: str, facts: Any) -> bool:
@@ -250,11 +287,15 @@ def _json(content: bytes, name: str) -> dict[str, Any]:
             raise ValueError("a key occurs twice")
         return dict(pairs)
 
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not a number")
+    def finite(text: str) -> float:
+        if not math.isfinite(value := float(text)):
+            raise ValueError(f"{text[:20]} is not a number")
+        return value
 
     try:
-        values = json.loads(content, object_pairs_hook=once, parse_constant=refuse)
+        values = json.loads(
+            content, object_pairs_hook=once, parse_constant=finite, parse_float=finite
+        )
     except (ValueError, RecursionError) as error:
         raise PackageError(f"{name} is damaged: {error}") from error
     if not isinstance(values, dict):

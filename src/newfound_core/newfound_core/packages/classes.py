@@ -7,25 +7,25 @@ what does not fit is rejected and leaves everything as it was.
 """
 
 import time
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image, UnidentifiedImageError
 
 from newfound_core.checkpoint import MEMORY_NAME
-from newfound_core.errors import NewfoundError
 from newfound_core.knowledge.contents import Knowledge, read_knowledge, write_learned_in
 from newfound_core.knowledge.knowledge_base import KnowledgeBase
 from newfound_core.knowledge.labels import find_label, normalise_label
 from newfound_core.learning.job import Job, JobStatus, LearningOptions
-from newfound_core.open_world.memory import Memory, Sample
+from newfound_core.open_world.memory import Memory
 from newfound_core.open_world.memory_store import encoded, load_memory, sample_id
 from newfound_core.packages.archive import Package, PackageError
-from newfound_core.packages.imports import learn_here, listed_images, package_source
-
-_MOST_PIXELS = 16_000_000  # of one image
+from newfound_core.packages.imports import (
+    check_image,
+    learn_here,
+    listed_images,
+    package_source,
+)
 
 
 def export_class(version: Path, label: str, robot: str = "") -> Package:
@@ -57,37 +57,16 @@ def class_images(package: Package) -> dict[str, bytes]:
     for entry in entries:
         if not isinstance(entry, dict) or set(entry) != {"file", "held_out"}:
             raise PackageError("its list of images has a wrong form")
-        name = entry["file"]
+        name, held_out = entry["file"], entry["held_out"]
         if not isinstance(name, str) or name not in package.files:
             raise PackageError(f"the image {str(name)[:100]!r} is not in it")
+        if type(held_out) is not bool or name.removeprefix("images/") in found:
+            raise PackageError("its list of images has a wrong form")
         check_image(name, package.files[name])
         found[name.removeprefix("images/")] = package.files[name]
     if set(package.files) != {entry["file"] for entry in entries}:
         raise PackageError("it has files that are no images of the class")
     return found
-
-
-def check_image(name: str, content: bytes) -> tuple[int, int]:
-    """Width and height; refuse what is no picture, or one that would not fit into memory."""
-    size = image_size(content)
-    if size is None:
-        raise PackageError(f"{name} is no image")
-    if size[0] * size[1] > _MOST_PIXELS:
-        raise PackageError(f"{name} has {size[0]} x {size[1]} pixels: too many")
-    try:
-        Sample(content, "").pixels()
-    except NewfoundError as error:
-        raise PackageError(f"{name} cannot be decoded: {error}") from error
-    return size
-
-
-def image_size(content: bytes) -> tuple[int, int] | None:
-    """Width and height as a JPEG or PNG file says, without decoding it; None if it does not."""
-    try:
-        with Image.open(BytesIO(content), formats=["JPEG", "PNG"]) as image:
-            return image.size
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError):
-        return None
 
 
 def import_class(

@@ -21,8 +21,12 @@ from newfound_core.knowledge.segments import METHOD, SegmentKnowledge, read_segm
 from newfound_core.learning.job import Job, JobStatus, SegmentOptions
 from newfound_core.models import load_model
 from newfound_core.packages.archive import Package, PackageError
-from newfound_core.packages.classes import check_image
-from newfound_core.packages.imports import learn_here, listed_images, package_source
+from newfound_core.packages.imports import (
+    check_image,
+    learn_here,
+    listed_images,
+    package_source,
+)
 from newfound_core.segmentation import BACKGROUND, UNLABELLED
 from newfound_core.segmentation.class_learning import FEWEST_IMAGES
 from newfound_core.segmentation.label_image import MOST_CLASSES, check_label_image

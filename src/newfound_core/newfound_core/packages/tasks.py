@@ -9,13 +9,19 @@ import json
 import time
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
-from newfound_core.checkpoint import JSON_NAME, TENSORS_NAME, load_checkpoint
+import torch
+
+from newfound_core.checkpoint import JSON_NAME, TENSORS_NAME, Checkpoint, load_checkpoint
 from newfound_core.errors import CheckpointError, StorageError
+from newfound_core.knowledge.labels import label_problem
 from newfound_core.models import model_of
 from newfound_core.packages.archive import Package, PackageError
 from newfound_core.storage import atomic_directory, read_json
 from newfound_core.task_delta.checkpoint import METHOD, is_task_name, resolve
+
+_MOST_LABELS = 10_000
 
 
 def export_task(folder: Path, robot: str = "") -> Package:
@@ -44,6 +50,7 @@ def import_task(
     values = package.details.get("checkpoint")
     if set(package.details) != {"checkpoint"} or not isinstance(values, dict):
         raise PackageError("it does not describe a checkpoint")
+    _check_labels(values.get("labels"))
     if set(package.files) != {TENSORS_NAME}:
         raise PackageError(f"a task has the file {TENSORS_NAME} and no other")
     folder = root / package.name
@@ -53,7 +60,7 @@ def import_task(
             (aside / TENSORS_NAME).write_bytes(package.files[TENSORS_NAME])
             (aside / JSON_NAME).write_text(json.dumps(values), encoding="utf-8")
             try:
-                model_of(resolve(load_checkpoint(aside, METHOD), base))
+                _try_out(resolve(load_checkpoint(aside, METHOD), base))
             except CheckpointError as error:
                 raise PackageError(str(error).replace(str(aside), package.name)) from error
     except FileExistsError as error:
@@ -63,3 +70,22 @@ def import_task(
     except OSError as error:
         raise StorageError(f"{folder} cannot be written: {error}") from error
     return folder
+
+
+def _check_labels(labels: Any) -> None:
+    """They are published as they are, and compared with each other."""
+    if not isinstance(labels, list) or len(labels) > _MOST_LABELS:
+        raise PackageError(f"it lists no labels, or more than {_MOST_LABELS}")
+    for label in labels:
+        problem = label_problem(label) if isinstance(label, str) else "a label is no text"
+        if problem:
+            raise PackageError(problem)
+
+
+def _try_out(checkpoint: Checkpoint) -> None:
+    """A CheckpointError if no model can be made of it, or its answer to an image is no number."""
+    model, size = model_of(checkpoint), checkpoint.metadata.preprocessing.size
+    with torch.no_grad():
+        answer = model(torch.zeros(1, 3, size, size))
+    if not answer.isfinite().all():
+        raise CheckpointError("its network answers with NaN or infinity")

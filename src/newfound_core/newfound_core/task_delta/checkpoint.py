@@ -20,11 +20,10 @@ from newfound_core.errors import CheckpointError, NewfoundError
 from newfound_core.metadata import BackboneSpec, Metadata, Provenance
 from newfound_core.preprocessing import Preprocessing
 from newfound_core.task_delta.config import VARIANTS, TaskDeltaConfig
-from newfound_core.task_delta.delta import TaskDelta, apply, extract, trunk_digest
+from newfound_core.task_delta.delta import TRUNK, TaskDelta, apply, extract, trunk_digest
 
 METHOD = "delta"
 INNER_METHODS = ("source", "bn")  # whose network is plain
-_PREFIX = "backbone."
 _TASK_NAME = re.compile(r"\w[\w.-]{0,63}")  # of a folder of a task
 _OPTIONS: dict[str, type] = {
     "method": str,  # of the model that the applied delta is
@@ -61,6 +60,11 @@ def load_base(base: str | PathLike[str], backbone: BackboneSpec | None = None) -
         tensors = {k: t.float() if t.is_floating_point() else t
                    for k, t in trunk_of(found.tensors).items()}  # fmt: skip
     else:
+        if where != "imagenet" and not Path(where).is_file():
+            raise CheckpointError(
+                f"{where} does not exist: the base must be a checkpoint's folder, a file of "
+                "weights, or imagenet"
+            )
         spec = backbone or BackboneSpec("efficientnet_lite0")
         tensors = build_backbone(spec.name, where, **spec.options).state_dict()
     return Base(where, spec, tensors, trunk_digest(tensors))
@@ -73,12 +77,12 @@ def is_task_name(name: str) -> bool:
 
 def trunk_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Those of a model's tensors that are its backbone's."""
-    return {k.removeprefix(_PREFIX): t for k, t in tensors.items() if k.startswith(_PREFIX)}
+    return {k.removeprefix(TRUNK): t for k, t in tensors.items() if k.startswith(TRUNK)}
 
 
 def head_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Those that are not."""
-    return {k: t for k, t in tensors.items() if not k.startswith(_PREFIX)}
+    return {k: t for k, t in tensors.items() if not k.startswith(TRUNK)}
 
 
 def save_delta(
@@ -148,7 +152,7 @@ def resolve(checkpoint: Checkpoint, base: str | PathLike[str]) -> Checkpoint:
     metadata = replace(
         checkpoint.metadata, method=options["method"], options=dict(options["options"])
     )
-    tensors = {_PREFIX + name: tensor for name, tensor in trunk.items()} | delta.head
+    tensors = {TRUNK + name: tensor for name, tensor in trunk.items()} | delta.head
     return Checkpoint(metadata, tensors, where, checkpoint.digest)
 
 

@@ -23,6 +23,7 @@ from newfound_core.task_delta.transform import dead_channels, transformed
 
 Tensors = Mapping[str, Tensor]
 NORM_TENSORS = ("weight", "bias", "running_mean", "running_var")
+TRUNK = "backbone."  # of a model's tensors, those of the network that is shared
 _COUNTER = "num_batches_tracked"  # of BN; nothing depends on it
 
 
@@ -47,7 +48,9 @@ class TaskDelta:
         """The delta of a checkpoint's tensors; an unknown name is a CheckpointError."""
         rest = dict(tensors)
         masks, k, norm = (rest.pop(name, None) for name in ("masks", "k", "bn"))
-        unknown = sorted(name for name in rest if not name.startswith("head."))
+        # A head must not replace what the base's digest vouches for.
+        trunk = f"head.{TRUNK}"
+        unknown = sorted(n for n in rest if not n.startswith("head.") or n.startswith(trunk))
         if unknown:
             raise CheckpointError(f"a delta has no tensor {unknown[0]}: it was edited by hand")
         head = {name.removeprefix("head."): tensor for name, tensor in rest.items()}

@@ -36,7 +36,9 @@ class AffineMask(nn.Module):
         if config.variant == "channelwise":
             k = k[:, None].repeat(1, len(weight))
         self.k = nn.Parameter(k)
-        std = float(weight.std()) if config.unit == "relative" else 1.0
+        std = 1.0
+        if config.unit == "relative" and weight.numel() > 1:
+            std = float(weight.std()) or 1.0  # weights that are all alike give no unit
         shape = (4,) + (1,) * (k.ndim - 1)
         unit = weight.new_tensor([1, std, std, 1]).reshape(shape)
         self.register_buffer("unit", unit, persistent=False)

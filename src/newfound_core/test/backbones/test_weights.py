@@ -48,6 +48,8 @@ def whole_module(path):
         ("w.safetensors", hostile),
         ("w.pth", whole_module),
         ("w.pth", lambda path: path.write_bytes(b"")),
+        ("w.pth", lambda path: path.write_text("root:x:0:0\n" * 30)),
+        ("w.pth", lambda path: path.write_text("hello\n")),
         ("w.pth", lambda path: torch.save({"epoch": 3, "model": {}}, path)),
         ("w.pth", lambda path: torch.save([torch.zeros(1)], path)),
         ("w.pth", lambda path: path.mkdir()),

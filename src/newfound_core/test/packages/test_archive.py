@@ -223,7 +223,7 @@ HOSTILE = {
     "too many files": lambda key: (
         zipped([(f"f{n}.safetensors", b"") for n in range(1100)]), "1100 files"),
     "encrypted": lambda key: (encrypted(), "cannot be read|damaged"),
-    "an unknown compression": lambda key: (unknown_compression(), "damaged|cannot be read"),
+    "an unknown compression": lambda key: (unknown_compression(), "compressed in a way"),
     "no manifest": lambda key: (zipped([("a.safetensors", b"")]), "manifest.json is missing"),
     "a manifest that is no JSON": lambda key: (
         rewritten(**{"manifest.json": b"{"}), "manifest.json is damaged"),

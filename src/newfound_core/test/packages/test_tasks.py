@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A task trained for one robot is served by another that has the same network."""
 
+import hashlib
+import json
+import struct
 from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load, save
 
 from newfound_core.classifier import Classifier
 from newfound_core.models import load_model
@@ -17,6 +21,8 @@ from newfound_core.task_delta.checkpoint import load_base, save_delta
 from newfound_core.task_delta.config import TaskDeltaConfig
 from newfound_core.task_delta.layers import convert
 from newfound_core.testing import tiny
+
+FILE = "model.safetensors"
 
 
 @pytest.fixture
@@ -91,6 +97,77 @@ def test_hostile_tasks_are_refused(package, base, tmp_path):
     for made in bad:
         with pytest.raises(PackageError):
             import_task(tmp_path / "root", made, base)
+    assert not list(tmp_path.glob("root/*"))
+
+
+def forged(package, change, **facts):
+    """With other tensors or facts, and the digest that belongs to them."""
+    tensors = {name: tensor.clone() for name, tensor in load(package.files[FILE]).items()}
+    change(tensors)
+    content = save(tensors)
+    values = {**package.details["checkpoint"], **facts}
+    values["tensors_sha256"] = hashlib.sha256(content).hexdigest()
+    return replace(package, files={FILE: content}, details={"checkpoint": values})
+
+
+def header(**tensors):
+    """A safetensors file that says this of itself."""
+    text = json.dumps(tensors).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(12)
+
+
+def fill(value):
+    return lambda tensors: [
+        each.fill_(value) for each in tensors.values() if each.is_floating_point()
+    ]
+
+
+BIAS = "head.classifier.bias"
+FORGED = {
+    "NaN": (fill(float("nan")), {}, "NaN"),
+    "infinity": (fill(float("inf")), {}, "NaN"),
+    "numbers that overflow": (fill(3e38), {}, "answers with NaN"),
+    "double precision": (lambda t: t.update({BIAS: t[BIAS].double()}), {}, "float64"),
+    "whole numbers": (lambda t: t.update({BIAS: t[BIAS].long()}), {}, "int64"),
+    "a tensor less": (lambda t: t.pop("bn"), {}, "are not those of"),
+    "a tensor more": (lambda t: t.update(evil=torch.zeros(3)), {}, "evil"),
+    "no text as label": (lambda t: None, {"labels": ["a", 1]}, "no text"),
+    "half a character": (lambda t: None, {"labels": ["a", "\ud800"]}, "cannot be printed"),
+    "100,000 labels": (lambda t: None, {"labels": ["x"] * 100_000}, "more than 10000"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_task_with_the_right_digest_is_refused(package, base, tmp_path, name):
+    change, facts, reason = FORGED[name]
+    with pytest.raises(PackageError, match=reason):
+        import_task(tmp_path / "root", forged(package, change, **facts), base)
+    assert not list(tmp_path.glob("root/*"))
+
+
+F32 = {"dtype": "F32", "shape": [2]}
+HEADERS = {
+    "a header without end": struct.pack("<Q", 2**62) + b"{}",
+    "a header that is no JSON": struct.pack("<Q", 4) + b"abcd",
+    "a tensor of terabytes": header(a={**F32, "shape": [2**40], "data_offsets": [0, 2**42]}),
+    "tensors that overlap": header(
+        a={**F32, "data_offsets": [0, 8]}, b={**F32, "data_offsets": [4, 12]}
+    ),
+    "a negative side": header(a={**F32, "shape": [-2], "data_offsets": [0, 8]}),
+    "a type that there is not": header(a={**F32, "dtype": "PICKLE", "data_offsets": [0, 8]}),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_tensors_that_lie_about_themselves_are_refused(package, base, tmp_path, name):
+    content = HEADERS[name]
+    digest = {"tensors_sha256": hashlib.sha256(content).hexdigest()}
+    details = {"checkpoint": {**package.details["checkpoint"], **digest}}
+    with pytest.raises(PackageError, match=r"no.* safetensors file"):
+        import_task(
+            tmp_path / "root", replace(package, files={FILE: content}, details=details), base
+        )
     assert not list(tmp_path.glob("root/*"))
 
 

@@ -20,6 +20,7 @@ from newfound_core.task_delta.checkpoint import Base, load_base, save_delta
 from newfound_core.task_delta.config import VARIANTS, TaskDeltaConfig
 from newfound_core.task_delta.delta import apply, extract, trunk_digest
 from newfound_core.task_delta.layers import (
+    AffineMask,
     base_tensors,
     convert,
     mask_statistics,
@@ -176,6 +177,13 @@ def test_relative_units_end_up_in_the_stored_k():
     torch.testing.assert_close(delta.k[1, 0], mask.k[1] * weight.std())
 
 
+@pytest.mark.parametrize("weight", [torch.ones(1, 1, 1, 1), torch.zeros(4, 3)])
+def test_weights_that_are_all_alike_have_the_unit_one(weight):
+    config = TaskDeltaConfig(unit="relative")
+    mask = AffineMask(weight, config, 1e-3, config.rules.learned)
+    assert mask.unit.tolist() == [1, 1, 1, 1]
+
+
 @pytest.mark.parametrize(("statistics", "numbers", "kib"), [("base", 2, 571), ("task", 4, 735)])
 def test_the_size_is_one_bit_per_weight_and_some_numbers_per_layer_and_channel(
     statistics, numbers, kib, tmp_path
@@ -231,6 +239,8 @@ def test_another_base_is_refused_though_it_fits(base_folder, tmp_path):
         load_model(tmp_path / "task")
     with pytest.raises(CheckpointError, match="itself a delta"):
         load_model(tmp_path / "task", base=tmp_path / "task")
+    with pytest.raises(CheckpointError, match="missing does not exist: the base must be"):
+        load_model(tmp_path / "task", base=tmp_path / "missing")
 
 
 def test_the_same_network_in_another_file_is_the_same_base(base_folder, tmp_path):
@@ -253,6 +263,7 @@ def without(name):
         (lambda t: t | {"masks": t["masks"][1:]}, "do not hold a bit for each"),
         (lambda t: t | {"masks": t["masks"].float()}, "do not hold a bit for each"),
         (lambda t: t | {"other": torch.zeros(1)}, "no tensor other"),
+        (lambda t: t | {"head.backbone.stem.conv.weight": torch.zeros(1)}, "no tensor head.backb"),
         (lambda t: t | {"k": t["k"][:, 1:]}, "k has shape"),
         (lambda t: t | {"bn": t["bn"][:, 1:]}, "bn has shape"),
         (without("bn"), "not those of the variant full"),

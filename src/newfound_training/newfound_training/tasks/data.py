@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newfound_core.errors import DataError
+from newfound_core.errors import ConfigError, DataError
 from newfound_training.data import Pixels, load_pixels, open_images
 from newfound_training.data.images import ImageSet
 from newfound_training.data.sampling import split
@@ -86,6 +86,8 @@ def _of_classes(images: ImageSet, names: Sequence[str]) -> ImageSet:
     """The images of some classes, numbered anew in the order given."""
     if not names:
         return images
+    if len(set(names)) != len(names):
+        raise ConfigError(f"a class can be named once only, got {', '.join(names)}")
     unknown = sorted(set(names) - set(images.class_names))
     if unknown:
         raise DataError(f"{images.root} has no class {unknown[0]!r}; see its folders")
@@ -108,6 +110,11 @@ def _limited(images: ImageSet, count: int) -> ImageSet:
 
 
 def _require_every_class(images: ImageSet) -> None:
+    if len(images.class_names) < 2:
+        raise DataError(
+            f"{Path(images.root)} has {len(images.class_names)} class for this task: at least two "
+            "are needed, to tell apart"
+        )
     present = np.unique(images.labels)
     missing = [name for i, name in enumerate(images.class_names) if i not in present]
     if missing:

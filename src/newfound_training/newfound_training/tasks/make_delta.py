@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from newfound_core.errors import CheckpointError
+from newfound_core.errors import CheckpointError, ConfigError
 from newfound_core.models import load_model
 from newfound_core.places import PlaceClassifier
 from newfound_core.task_delta.checkpoint import INNER_METHODS, Base
@@ -29,6 +29,12 @@ from newfound_training.tasks.train import RESULT_KEYS, finished
 def run_make_delta(options: MakeDeltaOptions, run: Run) -> dict[str, Any]:
     """Make the delta and train its remaining parts; it goes into `<out>/checkpoint`."""
     loaded = load_model(options.checkpoint, INNER_METHODS)
+    size = loaded.metadata.preprocessing.size
+    if options.image_size != size:
+        raise ConfigError(
+            f"{options.checkpoint} takes images of {size} pixels, not {options.image_size}: give "
+            f"--image-size {size}"
+        )
     data = open_task(options.images(), options.decoding(), run)
     if data.class_names != loaded.labels:
         raise CheckpointError(
@@ -39,8 +45,8 @@ def run_make_delta(options: MakeDeltaOptions, run: Run) -> dict[str, Any]:
     task, config = delta_of(loaded.model, base, data, options, run)
     if task.preprocessing != loaded.metadata.preprocessing:
         raise CheckpointError(
-            f"{options.checkpoint} takes images as {loaded.metadata.preprocessing}, not as "
-            f"{task.preprocessing}: give its --image-size"
+            f"{options.checkpoint} takes images as {loaded.metadata.preprocessing}, not as its "
+            f"base, {task.preprocessing}"
         )
     metrics = train(task, options, run)
     return finished(task, config, base, metrics, run)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of the commands around tasks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -185,10 +185,19 @@ class EvaluationOptions(CommonOptions):
     def __post_init__(self) -> None:
         if not self.rates or not self.head_rates:
             raise ConfigError("rates and head_rates must name at least one rate each")
-        if self.seeds < 1:
-            raise ConfigError(f"seeds must be at least 1, got {self.seeds}")
+        for name in ("seeds", "make_delta_iterations"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("images_per_class", "test_images_per_class", "piggyback_margin"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
         if "fine_tuning" not in self.rows:
             raise ConfigError("rows must have fine_tuning: the score is relative to it")
+        if len(set(self.tasks)) != len(self.tasks):
+            raise ConfigError(f"a task can be named once only, got {', '.join(self.tasks)}")
+        for lr in self.rates:  # refused before anything is trained
+            for new_lr in self.head_rates:
+                replace(self.training(), lr=lr, new_lr=new_lr)
 
     def training(self) -> TaskOptions:
         """The options of one training; rates, variant and data are filled in."""

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from newfound_core.checkpoint import load_checkpoint
+from newfound_core.errors import ConfigError
 from newfound_core.models import load_model
 from newfound_core.task_delta.checkpoint import load_base
 from newfound_core.testing import tiny
@@ -123,9 +124,12 @@ def test_a_fine_tuned_model_becomes_a_delta(base, tree, tmp_path, undocumented, 
     assert not undocumented("make-delta", result)
     assert 0.3 < result["bits_set"] < 0.7
     assert load_model(tmp_path / "out" / "checkpoint", base=base).labels
-    arguments += ["--classes", "red", "blue", "--out", str(tmp_path / "other")]
-    assert main(["make-delta", *arguments]) == 1
+    other = ["--classes", "red", "blue", "--out", str(tmp_path / "other")]
+    assert main(["make-delta", *arguments, *other]) == 1
     assert "give the images it was trained on" in capsys.readouterr().err
+    larger = ["--image-size", "64", "--out", str(tmp_path / "larger")]
+    assert main(["make-delta", *arguments, *larger]) == 2
+    assert "takes images of 32 pixels, not 64" in capsys.readouterr().err
 
 
 def test_killed_at_once_and_resumed_it_ends_with_the_same_task(
@@ -161,8 +165,32 @@ def test_every_row_is_compared_with_fine_tuning(base, tree, tmp_path, undocument
 def test_a_task_that_cannot_be_is_named(text, message, tree):
     options = EvaluationOptions(data=str(tree.parent), tasks=(text,), out="x")
     text = text.replace("tree/", f"{tree.name}/")
-    with pytest.raises(Exception, match=message):
+    with pytest.raises(ConfigError, match=message):
         parse_task(text, options)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"test_images_per_class": -1}, "test_images_per_class must not be negative"),
+        ({"piggyback_margin": -1.0}, "piggyback_margin must not be negative"),
+        ({"make_delta_iterations": 0}, "make_delta_iterations must be at least 1"),
+        ({"tasks": ("a/b", "a/b")}, "a task can be named once"),
+        ({"rates": (1e-3, -1e-3)}, "lr must not be negative"),
+    ],
+)
+def test_an_evaluation_that_cannot_be_is_refused_before_anything_is_trained(values, message):
+    with pytest.raises(ConfigError, match=message):
+        EvaluationOptions(**{"data": "x", "tasks": ("a/b",), "out": "y"} | values)
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [(["red"], "at least two"), (["red", "red"], "a class can be named once")],
+)
+def test_classes_that_make_no_task_are_refused(base, tree, tmp_path, capsys, classes, message):
+    assert train(base, tree, tmp_path / "out", "--classes", *classes) != 0
+    assert message in capsys.readouterr().err
 
 
 def test_the_score_is_that_of_the_decathlon():
