@@ -17,6 +17,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from newfound_core.errors import DamagedError, LockedError, StorageError
+from newfound_core.knowledge.labels import same_label
 from newfound_core.sightings import (
     CERTAIN,
     FIRST_PRESENCE,
@@ -34,7 +35,8 @@ from newfound_core.sightings import (
     vote,
 )
 
-_VERSION = 2
+_VERSION = 3
+_MOST_SPELLINGS = 100
 _DECIDED = 0.5  # s between two looks that count: frames in a row see the same
 _COLUMNS = """
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -53,6 +55,7 @@ CREATE INDEX IF NOT EXISTS by_label ON objects (label);
 CREATE INDEX IF NOT EXISTS by_unknown ON objects (unknown_id) WHERE unknown_id != '';
 CREATE INDEX IF NOT EXISTS by_place ON objects (frame, x);
 CREATE INDEX IF NOT EXISTS by_presence ON objects (presence, last_seen);
+CREATE INDEX IF NOT EXISTS by_time ON objects (last_seen);
 """
 _FIELDS = tuple(field.name for field in fields(RememberedObject))
 _SELECT = f"SELECT {', '.join(_FIELDS)} FROM objects"
@@ -195,10 +198,18 @@ class ObjectMemory:
 
     def find(self, label: str, min_presence: float, limit: int) -> list[RememberedObject]:
         """Things of a label, in any case; most probably present first."""
+        labels = [label] if label.isascii() else self._spellings(label)
         return self._query(
-            "WHERE label = ? AND presence >= ? ORDER BY presence DESC, last_seen DESC LIMIT ?",
-            (label, min_presence, limit),
+            f"WHERE label IN ({', '.join('?' * len(labels))}) AND presence >= ? "
+            "ORDER BY presence DESC, last_seen DESC LIMIT ?",
+            (*labels, min_presence, limit),
         )
+
+    def _spellings(self, label: str) -> list[str]:
+        """How a label is spelled here: SQLite knows upper and lower case of ASCII only."""
+        with self._reading() as database:
+            found = database.execute("SELECT DISTINCT label FROM objects").fetchall()
+        return [known for (known,) in found if same_label(known, label)][:_MOST_SPELLINGS]
 
     def near(
         self, frame: str, centre: Vector, radius: float, min_presence: float, limit: int

@@ -29,6 +29,7 @@ SEEN = 0.9 / 0.1  # odds of presence by a detection
 SEEN_THROUGH = 0.05 / 0.95  # by depth that measures what is behind the place
 NOT_DETECTED = 0.6 / 0.9  # by something at the place that was not detected as this
 CERTAIN = 10.0  # votes for a name that was given
+SET_BACK = 60_000_000_000  # ns: older sightings are not late, but the clock was set back
 Vector = tuple[float, float, float]
 
 
@@ -177,8 +178,15 @@ def merged(known: RememberedObject, sighting: Sighting) -> RememberedObject:
         x=x, y=y, z=z, qx=turn[0], qy=turn[1], qz=turn[2], qw=turn[3],
         length=size[0], width=size[1], height=size[2], error=max(MIN_ERROR, error),
         presence=presence_after(known.presence, SEEN), sightings=known.sightings + 1,
-        last_seen=max(known.last_seen, sighting.stamp), camera=sighting.camera,
+        first_seen=min(known.first_seen, sighting.stamp), last_seen=_last(known, sighting),
+        camera=sighting.camera,
     )  # fmt: skip
+
+
+def _last(known: RememberedObject, sighting: Sighting) -> int:
+    """When a thing was seen last; cameras may be late, and clocks may be set back."""
+    late = 0 <= known.last_seen - sighting.stamp <= SET_BACK
+    return known.last_seen if late else sighting.stamp
 
 
 def _between(one: Sequence[float], other: Sequence[float], share: float) -> list[float]:

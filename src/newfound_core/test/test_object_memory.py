@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What is one thing, what is gone, and what is left after kills, full disks and odd clocks."""
+
 import math
 import os
 import signal
@@ -193,6 +195,33 @@ def test_the_least_probable_things_go_when_there_are_too_many(memory):
     assert first[0] not in {each.id for each in everything(memory)}
 
 
+ODD = ["'; DROP TABLE objects; --", "%", "_", "*", '"', "a'b", "mug ", "\U0001f600", "[a-z]"]
+
+
+@pytest.mark.parametrize("label", ODD)
+def test_a_label_is_found_whatever_is_in_it_and_finds_nothing_else(memory, label):
+    memory.see([seen(label="mug"), seen(3.0, label=label)])
+    assert [each.label for each in memory.find(label, 0.0, 10)] == [label]
+    assert len(everything(memory)) == 2
+
+
+@pytest.mark.parametrize("asked", ["MUG", "BÜCHSE", "bu\u0308chse", "Straße"])
+def test_a_label_is_found_in_any_case_and_spelling_of_any_language(memory, asked):
+    memory.see([seen(3.0 * n, label=label) for n, label in enumerate(("mug", "Büchse", "straße"))])
+    assert len(memory.find(asked, 0.0, 10)) == 1
+
+
+def test_a_late_camera_does_not_make_a_thing_older_but_a_clock_that_is_set_back_does(memory):
+    for stamp in (1000, 999):
+        memory.see([seen(stamp=stamp * SECOND, label="mug")])
+    assert everything(memory)[0].last_seen == 1000 * SECOND
+    memory.see([seen(stamp=10 * SECOND, label="mug")])
+    (thing,) = everything(memory)
+    assert (thing.first_seen, thing.last_seen) == (10 * SECOND, 10 * SECOND)
+    memory.look([thing.id], [], 11 * SECOND)
+    assert everything(memory)[0].presence < thing.presence
+
+
 def test_a_forgotten_thing_is_gone(memory):
     [mug] = memory.see([seen(label="mug")])
     memory.set_view(mug, 3.0, b"jpeg")
@@ -239,6 +268,18 @@ def test_a_file_that_is_no_database_is_an_error_that_says_so(tmp_path):
         ObjectMemory(path)
     with pytest.raises(StorageError):
         ObjectMemory(path / "below")
+
+
+def test_a_file_that_is_damaged_later_on_is_an_error_when_it_is_met(tmp_path):
+    path = tmp_path / "objects.db"
+    memory = ObjectMemory(path)
+    memory.see([seen(float(number), label=f"mug {number}") for number in range(500)])
+    memory.close()
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+    with pytest.raises(DamagedError, match="move it away"):
+        everything(ObjectMemory(path))
 
 
 def test_a_newer_format_is_refused(tmp_path):

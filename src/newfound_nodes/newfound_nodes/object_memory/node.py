@@ -15,7 +15,7 @@ from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from sensor_msgs.msg import CompressedImage
 from visualization_msgs.msg import MarkerArray
 
-from newfound_core.detection.absence import Look, look_at
+from newfound_core.detection.absence import Look, Place, look_at
 from newfound_core.errors import NewfoundError
 from newfound_core.object_memory import ObjectMemory, RememberedObject
 from newfound_msgs import msg
@@ -181,10 +181,16 @@ class ObjectMemoryNode(ManagedNode):
         missed = [each for each in near if each.id not in seen]
         if not missed:
             return
-        points = (np.array([each.position for each in missed]) - shift) @ turn
-        sizes = np.array([[each.length, each.width, each.height] for each in missed])
-        errors = np.array([each.error for each in missed])
-        looks = look_at(points, np.maximum(sizes, 0.01), errors, depth, calibrated)
+        places = [
+            Place(
+                (np.array(each.position) - shift) @ turn,
+                turn.T @ each.box.axes(),
+                np.array(each.box.size),
+                each.error,
+            )
+            for each in missed
+        ]
+        looks = look_at(places, depth, calibrated)
         by = {
             kind: [each.id for each, look in zip(missed, looks, strict=True) if look is kind]
             for kind in (Look.SEEN_THROUGH, Look.OCCUPIED)
