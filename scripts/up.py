@@ -6,6 +6,7 @@ Both end with Ctrl-C, and when one of them ends by itself, so does the other.
 
 import argparse
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -33,13 +34,22 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Groups of their own: Ctrl-C reaches them through `end`, once.
     processes = [subprocess.Popen(command, process_group=0) for command in commands]
-    print(f"newfound: the page is at http://localhost:{options.port}/", flush=True)
+    announced = False
     try:
         while all(process.poll() is None for process in processes):
+            if not announced and answers(options.port):
+                print(f"newfound: the page is at http://localhost:{options.port}/", flush=True)
+                announced = True
             time.sleep(0.2)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     return end(processes)
+
+
+def answers(port: int) -> bool:
+    """Whether something on this machine listens at a port."""
+    with socket.socket() as client:
+        return client.connect_ex(("localhost", port)) == 0
 
 
 def end(processes: list[subprocess.Popen]) -> int:

@@ -225,7 +225,7 @@ def test_things_are_found_on_the_map(stack, clean, tab):
     expect(tab.locator(".objects li")).to_have_count(2, timeout=WAIT)
     tab.get_by_label("Search for a thing").fill("mug")
     expect(tab.locator(".objects li")).to_have_count(1)
-    expect(tab.locator(".map text")).to_have_text("mug")
+    expect(tab.locator(".map .name")).to_have_text("mug")
     tab.locator(".thing").click()
     tab.locator(".objects").get_by_role("button", name="Forget").click()
     tab.get_by_role("dialog").get_by_role("button", name="Forget").click()

@@ -8,6 +8,8 @@ whose tab is asleep, costs one message per channel it watches, and gets the newe
 import asyncio
 import json
 import struct
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -15,6 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 MAX_CLIENTS = 150
 MAX_CHANNELS = 12  # that one browser watches
+MAX_REQUESTS, REQUEST_PERIOD = 60, 10.0  # of a browser, in so many s: each may open subscriptions
 SEND_TIMEOUT = 30.0  # s in which a browser must take a message, or it is taken for gone
 Payload = str | bytes
 
@@ -117,20 +120,26 @@ class Hub:
             self._leave(client)
 
     async def _listen(self, client: Client, socket: WebSocket) -> None:
+        requests: deque[float] = deque(maxlen=MAX_REQUESTS)  # when they came
         while True:
             try:
                 text = await socket.receive_text()
             except (WebSocketDisconnect, KeyError, RuntimeError):
                 return
+            now = time.monotonic()
+            if len(requests) == MAX_REQUESTS and now - requests[0] < REQUEST_PERIOD:
+                await socket.close(1008, "too many messages")
+                return
+            requests.append(now)
             if not self._obey(client, text):
                 await socket.close(1008, "not understood")
                 return
 
     def _obey(self, client: Client, text: str) -> bool:
-        """Take a browser's wish to watch channels, all in one list; False if it is none."""
+        """Take a browser's request to watch channels, all in one list; False if it is none."""
         try:
-            wish = json.loads(text)
-            channels = wish["watch"]
+            request = json.loads(text)
+            channels = request["watch"]
         except (ValueError, KeyError, TypeError, RecursionError):
             return False
         if not isinstance(channels, list) or len(channels) > MAX_CHANNELS:

@@ -41,16 +41,16 @@ class InboxActions:
         call = self._console.bridge.call
         if state is not None and state.curator:
             kind = srv.ConfirmLabel
-            wish = kind.Request(unknown_id=unknown_id, label=label, extend=extend)
+            request = kind.Request(unknown_id=unknown_id, label=label, extend=extend)
             decisions = kind.Request
-            wish.decision = decisions.DECISION_CORRECT if label else decisions.DECISION_CONFIRM
-            await call(kind, f"{state.curator}/confirm_label", wish)
+            request.decision = decisions.DECISION_CORRECT if label else decisions.DECISION_CONFIRM
+            await call(kind, f"{state.curator}/confirm_label", request)
         elif not label:
             raise CallError("nobody has proposed a name for it: please type one")
         else:
             learn = srv.AddUnknownClass
-            wish = learn.Request(label=label, unknown_id=unknown_id, extend=extend)
-            await call(learn, f"{detector}/add_unknown_class", wish)
+            request = learn.Request(label=label, unknown_id=unknown_id, extend=extend)
+            await call(learn, f"{detector}/add_unknown_class", request)
 
     async def dismiss(self, body: dict[str, Any]) -> Any:
         """Do not ask about these again."""
@@ -61,12 +61,14 @@ class InboxActions:
             try:
                 if state is not None and state.curator:
                     kind: Any = srv.ConfirmLabel
-                    wish = kind.Request(unknown_id=each, decision=kind.Request.DECISION_DISMISS)
-                    await self._console.bridge.call(kind, f"{state.curator}/confirm_label", wish)
+                    request = kind.Request(unknown_id=each, decision=kind.Request.DECISION_DISMISS)
+                    await self._console.bridge.call(
+                        kind, f"{state.curator}/confirm_label", request
+                    )
                 else:
                     kind = srv.DismissUnknown
-                    wish = kind.Request(unknown_id=each)
-                    await self._console.bridge.call(kind, f"{detector}/dismiss_unknown", wish)
+                    request = kind.Request(unknown_id=each)
+                    await self._console.bridge.call(kind, f"{detector}/dismiss_unknown", request)
             except CallError as error:
                 failed[each] = str(error)
         if len(failed) == len(ids):
@@ -79,8 +81,8 @@ class InboxActions:
         if state is None or not state.curator:
             raise CallError("nobody is there who could propose other names")
         kind = srv.ConfirmLabel
-        wish = kind.Request(unknown_id=text(body, "id"), decision=kind.Request.DECISION_REFUSE)
-        await self._console.bridge.call(kind, f"{state.curator}/confirm_label", wish)
+        request = kind.Request(unknown_id=text(body, "id"), decision=kind.Request.DECISION_REFUSE)
+        await self._console.bridge.call(kind, f"{state.curator}/confirm_label", request)
         return {}
 
     async def merge(self, body: dict[str, Any]) -> Any:
@@ -93,16 +95,16 @@ class InboxActions:
     async def _merge(self, detector: str, ids: list[str]) -> str:
         kept = ids[0]
         for other in ids[1:]:
-            wish = srv.MergeUnknowns.Request(unknown_id=kept, other_id=other)
+            request = srv.MergeUnknowns.Request(unknown_id=kept, other_id=other)
             answer = await self._console.bridge.call(
-                srv.MergeUnknowns, f"{detector}/merge_unknowns", wish
+                srv.MergeUnknowns, f"{detector}/merge_unknowns", request
             )
             kept = answer.unknown_id
         return kept
 
     async def cancel(self, body: dict[str, Any]) -> Any:
         """Stop a learning job."""
-        wish = srv.CancelJob.Request(job_id=text(body, "job"))
+        request = srv.CancelJob.Request(job_id=text(body, "job"))
         service = f"{node(body, 'detector')}/cancel_job"
-        await self._console.bridge.call(srv.CancelJob, service, wish)
+        await self._console.bridge.call(srv.CancelJob, service, request)
         return {}

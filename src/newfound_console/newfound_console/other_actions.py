@@ -91,9 +91,9 @@ class ObjectActions:
 
     async def objects(self, body: dict[str, Any]) -> Any:
         """Everything that was seen, the last first; the page searches in it."""
-        wish = srv.ListObjects.Request(limit=MAX_OBJECTS, views=True)
+        request = srv.ListObjects.Request(limit=MAX_OBJECTS, views=True)
         service = f"{node(body, 'memory')}/list_objects"
-        answer = await self._console.bridge.call(srv.ListObjects, service, wish)
+        answer = await self._console.bridge.call(srv.ListObjects, service, request)
         return {"objects": [self._shown(each) for each in answer.objects]}
 
     def _shown(self, each: Any) -> dict[str, Any]:
@@ -113,9 +113,9 @@ class ObjectActions:
 
     async def forget(self, body: dict[str, Any]) -> Any:
         """Forget one of them."""
-        wish = srv.ForgetObject.Request(id=text(body, "id"))
+        request = srv.ForgetObject.Request(id=text(body, "id"))
         service = f"{node(body, 'memory')}/forget_object"
-        await self._console.bridge.call(srv.ForgetObject, service, wish)
+        await self._console.bridge.call(srv.ForgetObject, service, request)
         return {}
 
 
@@ -142,11 +142,11 @@ class LightActions:
                 await call(SetBool, f"{name}/freeze", SetBool.Request(data=frozen))
                 return {}
             value = ParameterValue(type=ParameterType.PARAMETER_BOOL, bool_value=frozen)
-            wish = SetParametersAtomically.Request(
+            request = SetParametersAtomically.Request(
                 parameters=[Parameter(name="freeze", value=value)]
             )
             service = f"{name}/set_parameters_atomically"
-            answer = await call(SetParametersAtomically, service, wish)
+            answer = await call(SetParametersAtomically, service, request)
             if not answer.result.successful:
                 raise CallError(answer.result.reason)
             return {}

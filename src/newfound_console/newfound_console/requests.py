@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 Action = Callable[[dict[str, Any]], Awaitable[Any]]
 _NODE = re.compile(r"(/[A-Za-z_][A-Za-z0-9_]*)+")
@@ -20,9 +20,16 @@ class BadRequestError(Exception):
 def text(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
     """A text of a request."""
     found = body.get(name, default)
-    if not isinstance(found, str) or len(found) > MAX_LABEL:
+    if not _is_text(found):
         raise BadRequestError(f"{name} is missing, or no text")
     return found
+
+
+def _is_text(found: Any) -> TypeGuard[str]:
+    """Whether ROS can carry it: half a character of UTF-16, which JSON allows, it cannot."""
+    if not isinstance(found, str) or len(found) > MAX_LABEL:
+        return False
+    return not any("\ud800" <= character <= "\udfff" or character == "\0" for character in found)
 
 
 def node(body: Mapping[str, Any], name: str) -> str:
@@ -63,6 +70,6 @@ def texts(body: Mapping[str, Any], name: str, most: int = MAX_SELECTED) -> list[
     found = body.get(name)
     if not isinstance(found, list) or not 0 < len(found) <= most:
         found = [None]
-    if not all(isinstance(each, str) and len(each) <= MAX_LABEL for each in found):
+    if not all(map(_is_text, found)):
         raise BadRequestError(f"{name} is missing, or no list of 1 to {most} texts")
     return found

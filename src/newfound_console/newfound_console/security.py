@@ -118,7 +118,9 @@ class Access:
 
     def is_token(self, given: Any) -> bool:
         """Whether this is the token."""
-        return isinstance(given, str) and hmac.compare_digest(given.encode(), self.token.encode())
+        if not isinstance(given, str):
+            return False
+        return hmac.compare_digest(given.encode(errors="replace"), self.token.encode())
 
     def logged_in(self, headers: Mapping[str, str]) -> bool:
         """Whether a request may see what is behind the token."""

@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 _MONTH = 30 * 86400  # s that a browser stays logged in
 MAX_CONNECTIONS = 600
 HEADER_TIMEOUT = 10.0  # s in which a request must begin
+TAKE_TIMEOUT = 30.0  # s in which a browser must take some of an answer
 MAX_MESSAGE = 8 * 1024  # bytes of a browser's WebSocket message
 
 
@@ -146,9 +147,13 @@ async def _body(request: Request) -> dict[str, Any]:
 
 
 class ImpatientProtocol(H11Protocol):
-    """HTTP with a limit to how long a request may take to begin: uvicorn waits for ever."""
+    """HTTP with limits to how long a request may take to begin, and an answer to be taken.
+
+    uvicorn waits for ever, and clients that it waits for would use up all connections.
+    """
 
     _deadline: asyncio.TimerHandle | None = None
+    _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Begin to count."""
@@ -166,7 +171,27 @@ class ImpatientProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Count no more."""
         self._stop()
+        self.resume_writing()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client takes nothing: cut it off unless it does soon."""
+        super().pause_writing()
+        if self._stalled is None:
+            self._stalled = self.loop.call_later(TAKE_TIMEOUT, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It has taken something."""
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+        self._stalled = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing more was asked for: close, without waiting for an answer to be taken."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        super().timeout_keep_alive_handler()
 
     def _wait(self) -> None:
         self._deadline = self.loop.call_later(HEADER_TIMEOUT, self._give_up)
@@ -183,7 +208,7 @@ class ImpatientProtocol(H11Protocol):
     def _give_up(self) -> None:
         self._deadline = None
         if not self._at_work():
-            self.transport.close()
+            self.transport.abort()
 
 
 class WebServer:

@@ -100,6 +100,27 @@ def test_a_hundred_browsers_get_the_newest(server):
     asyncio.run(run())
 
 
+def test_a_browser_that_floods_is_let_go_and_holds_up_nobody_else(server, monkeypatch):
+    monkeypatch.setattr(hubs, "REQUEST_PERIOD", 1000.0)
+
+    async def flooding(socket):
+        for number in range(500):
+            await watch(socket, f"flood {number}")
+        await socket.recv()
+
+    async def run():
+        async with server.connect() as flood, server.connect() as other:
+            with pytest.raises(ConnectionClosed) as closed:
+                await flooding(flood)
+            assert closed.value.rcvd.reason == "too many messages"
+            await watch(other, "a")
+            await until(lambda: "a" in server.feeds)
+        await until(lambda: not server.hub.clients)
+        assert len(server.feeds) == hubs.MAX_REQUESTS + 1
+
+    asyncio.run(run())
+
+
 def test_one_browser_too_many_is_told_so(server, monkeypatch):
     monkeypatch.setattr(hubs, "MAX_CLIENTS", 2)
 

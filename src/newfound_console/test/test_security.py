@@ -10,7 +10,7 @@ import pytest
 
 from newfound_console.node import Console
 from newfound_console.security import MAX_BODY, MAX_PACKAGE, Access, is_loopback, read_token
-from newfound_runtime.testing import Harness
+from newfound_runtime.testing import Harness, eventually
 
 BODY = json.dumps({"detector": "/d", "ids": ["u1"], "label": "x"}).encode()
 JSON = "application/json"
@@ -152,6 +152,11 @@ HOSTILE = {
     "another method": ("ours", "PUT", "/static/main.js", list(GOOD.items()), b"{}", None),
     "asking what is allowed": ("ours", "OPTIONS", "/api/forget", [], None, None),
     "an action by GET": get("/api/forget"),
+    # Texts that ROS cannot carry.
+    "half a character": post(body=rb'{"detector": "/d", "label": "\ud800"}'),
+    "half a character among ids": post("/api/dismiss", rb'{"detector": "/d", "ids": ["\udfff"]}'),
+    "a zero in a text": post(body=rb'{"detector": "/d", "label": "a\u0000b"}'),
+    "half a character as token": post("/api/login", rb'{"token": "\ud800"}', server="others"),
 }
 
 
@@ -267,8 +272,27 @@ def test_a_request_that_never_ends_is_let_go(servers, begun, monkeypatch):
     assert (b"408" in answer) == begun.startswith(b"POST")
 
 
+def test_a_client_that_takes_no_answer_is_cut_off(servers, monkeypatch):
+    """Or 600 of them would use up all connections, without a token."""
+    monkeypatch.setattr("newfound_console.server.TAKE_TIMEOUT", 0.3)
+    request = b"GET /static/main.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+    def cut_off() -> bool:
+        try:
+            link.send(request)
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
+        return False
+
+    with socket.socket() as link:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        link.connect(("127.0.0.1", servers["ours"]._server.port))
+        link.setblocking(False)
+        eventually(cut_off, "the connection is closed")
+
+
 def test_a_port_in_use_is_said(ros, servers):
     node = ros.add(Console, port=servers["ours"]._server.port)
-    from newfound_runtime.testing import eventually
-
     eventually(lambda: "cannot be used" in node.last_error, "the reason")

@@ -60,6 +60,9 @@ export function jobEnded(job, jobs, progress) {
 /** A label for people: names of data sets have underscores. */
 export const pretty = (label) => label.replaceAll("_", " ");
 
+/** With its article, as far as the spelling tells. */
+export const one = (label) => `${/^[aeiou]/i.test(label) ? "an" : "a"} ${pretty(label)}`;
+
 const PARTS = { open_world_detector: "Finding things", curator: "Asking you", web_query: "Looking up names", place_categorizer: "Naming the place",
   adaptive_classifier: "Naming pictures", object_memory: "Remembering places", segmenter: "Telling areas apart", sim_camera: "Simulated camera", console: "This page" };
 

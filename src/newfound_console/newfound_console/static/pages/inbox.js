@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Unknown things as cards: one key to confirm a name, or type another.
 
-import { h, keyed, percent, pretty, say, toast } from "../ui.js";
+import { h, keyed, one, percent, pretty, say, toast } from "../ui.js";
 
 const STEPS = { fetching: "Looking for pictures of it …", submitting: "About to learn it …", learning: "Learning …", dismissing: "Putting it aside …" };
 const OPEN = ["asking", "waiting", "backlog"];
@@ -88,9 +88,9 @@ export function show(root, app) {
     item.classList.toggle("selected", selected.has(card.id));
     item.querySelector("input[type=checkbox]").checked = selected.has(card.id);
     item.querySelector(".select").hidden = !open;
-    say(item.querySelector("h2"), open ? (card.candidates[0] ? `Is this a ${pretty(card.candidates[0].label)}?` : "What is this?") : pretty(card.label || "Unknown thing"));
+    say(item.querySelector("h2"), open ? (card.candidates[0] ? `Is this ${one(card.candidates[0].label)}?` : "What is this?") : pretty(card.label || "Unknown thing"));
     const times = card.sightings ? `Seen ${card.sightings} times` : "";
-    say(item.querySelector(".seen"), [times, card.state === "asking" ? "looking up names …" : "", card.nearest && open ? `looks most like a ${pretty(card.nearest)}` : ""].filter(Boolean).join(" · "));
+    say(item.querySelector(".seen"), [times, card.state === "asking" ? "looking up names …" : "", card.nearest && open ? `looks most like ${one(card.nearest)}` : ""].filter(Boolean).join(" · "));
     const problem = item.querySelector(".problem");
     say(problem, open ? card.message || "" : "");
     problem.hidden = !problem.textContent;
@@ -147,6 +147,8 @@ export function show(root, app) {
   async function undo() {
     await app.act("undo", {}, "Undone. The robot knows what it knew before.");
   }
+
+  render();
 
   return {
     status: () => {},

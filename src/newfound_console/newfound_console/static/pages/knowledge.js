@@ -26,7 +26,10 @@ export function show(root, app) {
       h("div", { class: "side" }, detail,
         h("section", { class: "panel" }, h("div", { class: "row" }, h("h2", {}, "How it came to this"), undo), timeline))));
   app.watch(...(app.detector ? [`knowledge:${app.detector}`] : []));
-  if (!app.detector) say(total, "This camera has no part that learns.");
+  if (!app.detector) {
+    say(total, "This camera has no part that learns.");
+    for (const button of [search, test, take, undo]) button.disabled = true;
+  }
 
   async function undoLast() {
     await app.act("undo", {}, "Undone. Press again to take that back.");

@@ -22,7 +22,7 @@ export function show(root, app) {
     return h("section", { class: "panel" },
       h("div", { class: "row" }, h("h2", {}), h("span", { class: "state" })), h("p", { class: "quiet what" }),
       svg("svg", { class: "curve", viewBox: "0 0 600 120", preserveAspectRatio: "none", role: "img", "aria-label": "Distance from training over the last ten minutes" }, svg("path", { class: "fill" }), svg("path", { class: "stroke" })),
-      h("p", { class: "quiet numbers" }), h("p", { class: "problem" }), h("div", { class: "domains" }),
+      h("p", { class: "quiet numbers" }), h("p", { class: "problem" }), h("p", { class: "mixed" }, "What it sees is like a mixture of what it was trained in:"), h("div", { class: "domains" }),
       h("div", { class: "row" },
         h("button", { class: "hold", onclick: (event) => act(each.node, event.currentTarget.dataset.what, event.currentTarget.dataset.what === "freeze" ? "Held." : "It follows again.") }),
         h("button", { class: "reset", onclick: () => act(each.node, "reset", "Back to the beginning.") }, "Start over"),
@@ -48,14 +48,19 @@ export function show(root, app) {
     problem.hidden = !each.message || off;
     item.querySelector(".curve").toggleAttribute("hidden", off || each.curve.length < 2);
     if (!off) draw(item, each.curve);
-    keyed(item.querySelector(".domains"), each.domains, ([name]) => name, ([name]) => h("div", { class: "row" }, h("span", {}, name), h("meter", { min: "0", max: "1", "aria-label": name })),
-      (row, [, weight]) => { row.lastChild.value = weight ?? 0; });
+    keyed(item.querySelector(".domains"), each.domains, ([name]) => name, ([name]) => h("div", { class: "row" }, h("span", {}, name), h("meter", { min: "0", max: "1", "aria-label": name }), h("span", { class: "quiet" })),
+      (row, [, weight]) => {
+        row.children[1].value = weight ?? 0;
+        say(row.lastChild, percent(weight));
+      });
+    item.querySelector(".mixed").hidden = !each.domains.length;
   }
 
   return {
     data(channel, data) {
       if (channel !== "light") return;
       none.hidden = data.nodes.length > 0;
+      say(none, "No part that follows the light has said anything yet.");
       keyed(list, data.nodes, (each) => each.node, create, update);
     },
   };

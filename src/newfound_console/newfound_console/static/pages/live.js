@@ -12,6 +12,7 @@ export function show(root, app) {
     if (box.unknown) location.hash = `#/inbox?${box.unknown}`;
   });
   const facts = h("p", { class: "facts", "aria-live": "off" });
+  const legend = h("p", { class: "quiet" }, "Green: it knows this. Dashed: it does not; click it to say what it is.");
   const things = h("ul", { class: "things", id: "in-view" });
   const none = h("p", { class: "quiet" }, "Nothing is in view.");
   const place = h("p", { class: "big" }, "–");
@@ -25,7 +26,7 @@ export function show(root, app) {
     h("p", {}, "The page is running, but it has not found a robot. It looks every second: as soon as one is there, you see it here."));
   root.append(h("h1", { class: "hide" }, "Live"), empty,
     h("div", { class: "live" },
-      h("section", { class: "stage", "aria-label": "Camera" }, picture.element, facts),
+      h("section", { class: "stage", "aria-label": "Camera" }, picture.element, facts, legend),
       h("div", { class: "side" },
         h("section", { class: "panel" }, h("h2", {}, "In view"), things, none),
         placePanel, lightPanel,
@@ -45,7 +46,7 @@ export function show(root, app) {
         item.className = node.level;
         item.title = node.name;
         say(item.querySelector(".state"), LEVELS[node.level]);
-        say(item.querySelector(".why"), node.level === "down" ? `silent for ${node.silent} s` : node.message);
+        say(item.querySelector(".why"), node.level === "down" ? `silent for ${node.silent} s` : node.message === "inactive" ? "switched off" : node.message);
       });
   }
   status(app.status);
@@ -74,13 +75,14 @@ export function show(root, app) {
         ? `${known} known, ${data.boxes.length - known} unknown · ${data.rate.toFixed(1)} looks a second`
         : "The picture is there, but nobody looks for things in it.");
       none.hidden = data.boxes.length > 0;
+      say(none, data.answered ? "Nothing is in view." : "Nobody looks for things now.");
       keyed(things, data.boxes.map((box, number) => ({ ...box, key: box.track || `n${number}` })), (box) => box.key,
         () => h("li", {}, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { class: "name" }), h("span", { class: "quiet" })),
         (item, box) => {
           item.className = box.known ? "known" : "unknown";
           say(item.children[1], box.known ? pretty(box.label) : "Unknown thing");
-          const where = box.distance ? ` · ${box.distance.toFixed(2)} m` : "";
-          say(item.children[2], `${percent(box.score)}${where}`);
+          const sure = box.known ? percent(box.score) : "", where = box.distance ? `${box.distance.toFixed(2)} m` : "";
+          say(item.children[2], [sure, where].filter(Boolean).join(" · "));
           if (box.position) item.title = `${box.position.map((v) => v.toFixed(2)).join(", ")} m from the camera, ± ${box.error?.toFixed(2)} m`;
         });
       const told = data.place || data.classified;

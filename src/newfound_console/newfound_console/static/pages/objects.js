@@ -3,6 +3,9 @@
 
 import { ago, ask, h, keyed, percent, pretty, say, svg } from "../ui.js";
 
+/** Whether a place is told from where the camera is; its frame looks along z. */
+const ofCamera = (each) => /optical|camera/.test(each.frame);
+
 export function show(root, app) {
   let objects = [];
   let memory = "";
@@ -12,9 +15,10 @@ export function show(root, app) {
   const gone = h("input", { type: "checkbox", onchange: render });
   const map = svg("svg", { class: "map", role: "img", "aria-label": "Map of things seen from above" });
   const list = h("ul", { class: "objects" });
+  const note = h("p", { class: "quiet" });
   const hint = h("p", { class: "nothing" });
   const part = h("div", { class: "live" },
-    h("section", { class: "stage panel" }, map, h("p", { class: "quiet" }, "Seen from above; one square is half a metre.")),
+    h("section", { class: "stage panel" }, map, note),
     h("section", { class: "panel" }, list));
   root.append(h("div", { class: "head" }, h("h1", {}, "Where things are"), h("div", { class: "row" }, h("label", { class: "row quiet" }, gone, "Show what is probably gone"), frame, search)), hint, part);
   app.watch();
@@ -49,6 +53,8 @@ export function show(root, app) {
       item.title = `${each.position.map((v) => v.toFixed(2)).join(", ")} m, ± ${each.error?.toFixed(2)} m`;
       say(item.querySelector(".quiet"), `Seen ${ago(each.seen)} · ${percent(each.presence)} still there`);
     });
+    const moving = here.length && ofCamera(here[0]);
+    say(note, `Seen from above; one square is half a metre.${moving ? " Places are told from where the camera is: they are right while it stands still." : ""}`);
     draw(found);
   }
 
@@ -60,8 +66,8 @@ export function show(root, app) {
   }
 
   function draw(found) {
-    // A camera's own frame looks along z; a map's z is up.
-    const flat = (each) => (/optical|camera/.test(each.frame) ? [each.position[0], -each.position[2]] : [each.position[1] * -1, -each.position[0]]);
+    // A map's z is up.
+    const flat = (each) => (ofCamera(each) ? [each.position[0], -each.position[2]] : [each.position[1] * -1, -each.position[0]]);
     const points = found.map(flat);
     const xs = points.map(([x]) => x), ys = points.map(([, y]) => y);
     const low = [Math.min(...xs, 0) - 0.3, Math.min(...ys, 0) - 0.3], high = [Math.max(...xs, 0) + 0.3, Math.max(...ys, 0) + 0.3];
@@ -70,11 +76,14 @@ export function show(root, app) {
     const lines = [];
     for (let at = Math.floor(low[0] * 2) / 2; at <= low[0] + span; at += 0.5) lines.push(svg("path", { d: `M${at} ${low[1]}v${span}` }));
     for (let at = Math.floor(low[1] * 2) / 2; at <= low[1] + span; at += 0.5) lines.push(svg("path", { d: `M${low[0]} ${at}h${span}` }));
+    const mark = 0.015 * span;
     map.replaceChildren(svg("g", { class: "grid" }, lines),
+      svg("g", { class: "origin" }, svg("path", { d: `M${-mark} 0h${2 * mark}M0 ${-mark}v${2 * mark}` }),
+        svg("text", { x: mark, y: -mark, "font-size": 0.024 * span }, found.length && ofCamera(found[0]) ? "camera" : "start of the map")),
       ...found.map((each, n) => svg("g", { class: `${each.label ? "known" : "unknown"} ${each.id === chosen ? "chosen" : ""}`, opacity: String(0.2 + 0.8 * (each.presence ?? 1)) },
         svg("circle", { class: "size", cx: points[n][0], cy: points[n][1], r: Math.max(0.02, Math.min(each.size[0], each.size[1]) / 2) }),
         svg("circle", { cx: points[n][0], cy: points[n][1], r: 0.008 * span }))),
-      ...found.map((each, n) => svg("text", { x: points[n][0], y: points[n][1] + 0.035 * span, "font-size": 0.026 * span, "text-anchor": "middle" }, pretty(each.label || "?"))));
+      ...found.map((each, n) => svg("text", { class: "name", x: points[n][0], y: points[n][1] + 0.035 * span, "font-size": 0.026 * span, "text-anchor": "middle" }, pretty(each.label || "?"))));
   }
 
   return { leave: () => clearInterval(timer), status: (report) => { if ((report.memories[0] || "") !== memory) load(); } };
