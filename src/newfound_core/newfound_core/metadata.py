@@ -7,6 +7,7 @@ A new method is a line in `METHODS` and a builder in `models`.
 import json
 import math
 import platform
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -204,6 +205,6 @@ def _names(what: str, names: Any) -> tuple[str, ...]:
         if not isinstance(name, str) or not name.strip():
             raise CheckpointError(f"{what} must be texts that are not empty, got {name!r}")
     if len(set(names)) != len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)[:10]
         raise CheckpointError(f"{what} must be different, but {twice} occur more than once")
     return tuple(names)

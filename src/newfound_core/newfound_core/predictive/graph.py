@@ -133,13 +133,17 @@ class DomainGraph:
             return replace(composed, statistics=self.own(same))
         kind = self.known(encoded)
         settings = getattr(self.config, kind)
-        one, others, unseen = self._compared(encoded, metadata, kind)
-        distance = _nearest(one, others, unseen)
+        one, others = self._compared(encoded, kind)
+        near = _nearest(one, others)
         radius = self._radius(np.isfinite(one), others)
-        far = distance > radius * (1 + 1e-9)
-        share = min(1.0, (distance - radius) / radius) if far and radius > 0 else float(far)
+        far = near > radius * (1 + 1e-9)
+        share = min(1.0, (near - radius) / radius) if far and radius > 0 else float(far)
         found = (1 - share) * weights(one, others, settings) + share / len(self.nodes)
-        notes = self._notes(encoded, metadata, far, distance, radius)
+        notes = self._notes(encoded, metadata, far, near, radius)
+        # A category that no domain has is equally far from all of them: it adds to the distance,
+        # and says nothing about which of them is near.
+        unseen = self._unseen(metadata)
+        distance = math.hypot(near, unseen)
         return self._composed(found, distance, far or unseen > 0, notes, settings)
 
     def known(self, encoded: Encoded) -> Known:
@@ -167,22 +171,23 @@ class DomainGraph:
         same = np.isclose(nodes, encoded.columns[described], atol=1e-12).all(1)
         return int(same.argmax()) if same.any() else None
 
-    def _compared(
-        self, encoded: Encoded, metadata: Metadata, kind: Known
-    ) -> tuple[np.ndarray, np.ndarray, float]:
-        """The description and the nodes in the columns that count, and what is unseen of it."""
+    def _compared(self, encoded: Encoded, kind: Known) -> tuple[np.ndarray, np.ndarray]:
+        """The description and the nodes in the columns that count; NaN in the others."""
         scale = np.ones(len(encoded.columns))
         if kind == "both":
             scale[self._is_measured] = self.config.both.measured_weight
         one = encoded.columns * scale
         one[self._is_measured if kind == "described" else []] = np.nan
-        # A category that no domain has is equally far from all, and tells nothing.
-        unseen = sum(
-            f.weight**2
-            for f in self.schema.fields
-            if f.name in metadata and f.encode(metadata[f.name]) is None
-        )
-        return one, self._encoded * scale, unseen
+        return one, self._encoded * scale
+
+    def _unseen(self, metadata: Metadata) -> float:
+        """The distance to every domain in categories that none of them has."""
+        unseen = [
+            field.weight
+            for field in self.schema.fields
+            if field.name in metadata and field.encode(metadata[field.name]) is None
+        ]
+        return math.hypot(*unseen)
 
     def _radius(self, known: np.ndarray, others: np.ndarray) -> float:
         """The largest distance of a node from its neighbour."""
@@ -196,9 +201,8 @@ class DomainGraph:
     def _notes(
         self, encoded: Encoded, metadata: Metadata, far: bool, distance: float, radius: float
     ) -> tuple[str, ...]:
-        written = {f.name for f in self.schema.described}
-        notes = [n for n in encoded.unknown if n.split(" ")[0] in written or n.split(" ")[0] in
-                 metadata]  # fmt: skip
+        written = {f.name for f in self.schema.described} | metadata.keys()
+        notes = [note for name, note in encoded.unknown.items() if name in written]
         if far:
             notes.append(
                 f"the nearest domain is {distance:.2f} away, but known domains are at most "
@@ -291,38 +295,6 @@ class DomainGraph:
         }
 
 
-def merge_equal(nodes: Sequence[Node], parts: Sequence[Statistics], schema: Schema) -> tuple[
-    list[Node], list[Statistics]
-]:  # fmt: skip
-    """Join domains with equal descriptions: a description must mean one set of statistics.
-
-    They are pooled by their numbers of images, the spread of their means counting as variance.
-    """
-    names = [f.name for f in schema.described]
-    groups: dict[Any, list[int]] = {}
-    for index, node in enumerate(nodes):
-        key = tuple(str(node.metadata[name]) for name in names) or index
-        groups.setdefault(key, []).append(index)
-    merged, pooled = [], []
-    for members in groups.values():
-        share = torch.tensor([float(nodes[i].images) for i in members])
-        share = share / share.sum()
-        means = torch.stack([parts[i].mean for i in members])
-        variances = torch.stack([parts[i].variance for i in members])
-        mean = share.to(means) @ means
-        variance = share.to(means) @ (variances + (means - mean).square())
-        first = nodes[members[0]]
-        metadata = dict(first.metadata)
-        for f in schema.measured:
-            values = [float(nodes[i].metadata[f.name]) for i in members]
-            metadata[f.name] = float(np.dot(share.numpy(), values))
-        images = sum(nodes[i].images for i in members)
-        joined = Node("+".join(nodes[i].name for i in members), metadata, images)
-        merged.append(first if len(members) == 1 else joined)
-        pooled.append(parts[members[0]] if len(members) == 1 else Statistics(mean, variance))
-    return merged, pooled
-
-
-def _nearest(one: np.ndarray, others: np.ndarray, unseen: float) -> float:
+def _nearest(one: np.ndarray, others: np.ndarray) -> float:
     apart = np.where(np.isfinite(one), others - np.nan_to_num(one), 0.0)
-    return math.sqrt(float((apart**2).sum(1).min()) + unseen)
+    return math.sqrt(float((apart**2).sum(1).min()))

@@ -26,6 +26,7 @@ Kind = Literal["category", "ordered", "number", "cyclic"]
 KINDS: tuple[str, ...] = get_args(Kind)
 Value = str | float
 Metadata = Mapping[str, Value]  # by field; what is not known is left out
+FARTHEST = 1e6  # of a number, in ranges of the known domains: beyond, squares would overflow
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Field:
     measured: bool = False  # of each image: read off it (measured.py), or reported by the camera
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", tuple(self.values))
+        object.__setattr__(self, "values", tuple(map(str, self.values)))
         checks = {
             f"kind must be one of {', '.join(KINDS)}": self.kind in KINDS,
             "weight must be above 0": self.weight > 0 and math.isfinite(self.weight),
@@ -73,7 +74,8 @@ class Field:
         if self.kind == "cyclic":
             angle = 2 * math.pi * number / self.period
             return np.array([math.cos(angle), math.sin(angle)]) * self.weight / 2
-        return np.array([self.weight * (number - self.low) / (self.high - self.low or 1.0)])
+        place = (number - self.low) / (self.high - self.low or 1.0)
+        return np.array([self.weight * min(max(place, -FARTHEST), FARTHEST)])
 
     def fitted(self, values: Sequence[Value]) -> "Field":
         """The same field with the categories or the range of these values."""
@@ -108,7 +110,7 @@ class Encoded:
     """A description as a vector: NaN in the columns of fields that tell nothing."""
 
     columns: np.ndarray
-    unknown: tuple[str, ...] = ()  # what was not used, for a person
+    unknown: dict[str, str]  # why a field was not used, for a person
 
     @property
     def known(self) -> np.ndarray:
@@ -162,15 +164,15 @@ class Schema:
     def encode(self, metadata: Metadata) -> Encoded:
         """The vector of a description."""
         self.check(metadata)
-        parts, unknown = [], []
+        parts, unknown = [], {}
         for field in self.fields:
             value = metadata.get(field.name)
             columns = None if value is None else field.encode(value)
             if columns is None:
-                unknown.append(_unknown(field, value))
+                unknown[field.name] = _unknown(field, value)
                 columns = np.full(field.width, np.nan)
             parts.append(columns)
-        return Encoded(np.concatenate(parts), tuple(unknown))
+        return Encoded(np.concatenate(parts), unknown)
 
     def columns(self, *, measured: bool) -> np.ndarray:
         """Which columns belong to measured fields, or to the others."""
@@ -192,12 +194,19 @@ class Schema:
         """Read what `to_values` wrote, or a person; an unknown property is a ConfigError."""
         known = {entry.name for entry in fields(Field)}
         for each in values:
+            name = each.get("name")
             if unknown := sorted(set(each) - known):
                 raise ConfigError(
-                    f"field {each.get('name')!r} has unknown properties {', '.join(unknown)}; "
+                    f"field {name!r} has unknown properties {', '.join(unknown)}; "
                     f"known are {', '.join(sorted(known))}"
                 )
+            for key, value in each.items():
+                if not isinstance(value, _TYPES.get(key, (int, float))):  # others: numbers
+                    raise ConfigError(f"field {name!r}: {key} cannot be {value!r}")
         return cls(tuple(Field(**each) for each in values))
+
+
+_TYPES: dict[str, Any] = {"name": str, "kind": str, "values": (list, tuple), "measured": bool}
 
 
 def _unknown(field: Field, value: Value | None) -> str:

@@ -29,6 +29,8 @@ import numpy as np
 
 from newfound_core.errors import ConfigError
 
+SAME = 1e-8  # of their largest difference: domains that differ less in a direction are alike
+
 Regression = Literal["kernel", "additive", "gaussian"]
 
 
@@ -79,9 +81,12 @@ def kernel_weights(squared_distances: np.ndarray, sigma: float) -> np.ndarray:
 def additive_weights(one: np.ndarray, others: np.ndarray, ridge: float) -> np.ndarray:
     """The row of the smoother matrix of linear regression that belongs to `one`."""
     mean = others.mean(0)
-    centred = others - mean
-    gram = centred.T @ centred + ridge * np.eye(others.shape[1])
-    return 1 / len(others) + (one - mean) @ np.linalg.pinv(gram, hermitian=True) @ centred.T
+    left, sizes, right = np.linalg.svd(others - mean, full_matrices=False)
+    # A direction in which the domains do not differ tells nothing: the solution of least norm.
+    kept = sizes > sizes.max(initial=0.0) * SAME
+    inverse = np.zeros_like(sizes)
+    inverse[kept] = sizes[kept] / (sizes[kept] ** 2 + ridge)
+    return 1 / len(others) + (right @ (one - mean) * inverse) @ left.T
 
 
 def gaussian_weights(

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from newfound_core.errors import ConfigError
-from newfound_core.onda.statistics import Statistics
 from newfound_core.predictive import (
     DomainGraph,
     Field,
@@ -16,7 +15,7 @@ from newfound_core.predictive import (
     RegressionConfig,
     Schema,
 )
-from newfound_core.predictive.graph import merge_equal
+from newfound_core.predictive.regression import additive_weights
 
 LIGHTS, CAMERAS = ("day", "dusk", "night"), ("kinect", "webcam")
 CELLS = [c for c in product(LIGHTS, CAMERAS) if c != ("night", "webcam")]
@@ -124,32 +123,50 @@ def numbers(*values, regression="kernel"):
     return DomainGraph(schema, nodes, mean, torch.ones_like(mean), config)
 
 
-def test_far_away_it_blends_into_the_mean_and_says_so_and_is_never_nan():
-    graph = numbers(0.0, 1.0, 2.0)
+@pytest.mark.parametrize("regression", ["kernel", "additive"])
+@pytest.mark.parametrize("gain", [1e9, -1e200, 1e308])
+def test_far_away_it_blends_into_the_mean_and_says_so_and_is_never_nan(regression, gain):
+    graph = numbers(0.0, 1.0, 2.0, regression=regression)
     near = graph.predict({"gain": 2.5})
     assert not near.extrapolates
-    far = graph.predict({"gain": 1e9})
+    far = graph.predict({"gain": gain})
     assert far.extrapolates
     assert far.statistics.mean.item() == pytest.approx(1)
     assert "blended with the mean of all" in far.notes[0]
     assert torch.isfinite(far.statistics.variance).all()
 
 
+def test_a_category_that_no_domain_has_leaves_the_other_fields_in_force():
+    nodes = [Node(f"{i}", {"gain": i / 8, "camera": "ab"[i % 2]}, 20) for i in range(9)]
+    schema = Schema((Field("gain", "number"), Field("camera", weight=2.0)))
+    mean = torch.arange(9, dtype=torch.float64)[:, None]
+    graph = DomainGraph(
+        schema.fitted([n.metadata for n in nodes]), nodes, mean, torch.ones_like(mean)
+    )
+    missing, unseen = graph.predict({"gain": 0.5}), graph.predict({"gain": 0.5, "camera": "phone"})
+    np.testing.assert_allclose(unseen.weights, missing.weights, atol=1e-12)
+    assert (missing.extrapolates, unseen.extrapolates) == (False, True)
+    assert (missing.distance, unseen.distance) == (0, 2)
+
+
+def test_additive_is_exact_where_fields_nearly_tell_the_same():
+    generator = np.random.default_rng(3)
+    gain = generator.uniform(size=6)
+    rows = np.stack([gain, gain + 1e-4 * generator.normal(size=6)], 1)
+    asked = rows[2] + 1e-5
+    design = np.column_stack([np.ones(6), rows])
+    expected = np.append(1, asked) @ np.linalg.pinv(design)
+    np.testing.assert_allclose(additive_weights(asked, rows, 0.0), expected, atol=1e-11)
+    # Up to nine digits they do: then only their sum is known, and nothing is made of the rest.
+    rows = np.stack([gain, gain + 1e-9 * generator.normal(size=6)], 1)
+    weights = additive_weights(np.array([0.7, 0.1]), rows, 0.0)
+    assert weights @ gain == pytest.approx(0.4, abs=1e-6)
+
+
 def test_additive_goes_on_along_a_number_a_little():
     assert numbers(0.0, 1.0, 2.0, regression="additive").predict(
         {"gain": 3.0}
     ).statistics.mean.item() == pytest.approx(3.0)
-
-
-def test_domains_with_equal_descriptions_are_pooled_with_total_variance():
-    data = np.random.default_rng(0).normal(size=(40, ROWS)) + np.repeat([[0.0], [2.0]], 20, 0)
-    halves = [data[:10], data[10:]]
-    parts = [Statistics(torch.from_numpy(h.mean(0)), torch.from_numpy(h.var(0))) for h in halves]
-    nodes = [Node(name, {"light": "day"}, len(h)) for name, h in zip("ab", halves, strict=True)]
-    merged, pooled = merge_equal(nodes, parts, Schema((Field("light"),)))
-    assert [(n.name, n.images) for n in merged] == [("a+b", 40)]
-    np.testing.assert_allclose(pooled[0].mean, data.mean(0), atol=1e-6)
-    np.testing.assert_allclose(pooled[0].variance, data.var(0), atol=1e-6)
 
 
 def test_a_graph_without_an_auxiliary_domain_is_refused():

@@ -36,6 +36,7 @@ def distance(**changes):
         ({"size": "large"}, 1.0),
         ({"gain": 4}, 0.5),
         ({"gain": "10"}, 2.0),  # text, and outside of what is known
+        ({"gain": 1e308}, 1e6),  # so far that its square would overflow
         ({"hour": 12}, 2.0),  # opposite, times its weight
         ({"hour": 24}, 0.0),
         ({"hour": 23}, 2 * math.sin(math.pi / 24)),
@@ -48,8 +49,8 @@ def test_distances_of_each_kind_of_field_are_those_of_the_table(changes, expecte
 def test_a_category_never_seen_and_a_missing_field_tell_nothing_and_are_named():
     encoded = SCHEMA.encode({"camera": "kinnect", "gain": 3})
     assert np.isfinite(encoded.columns).sum() == 1
-    assert "did you mean 'kinect'?" in encoded.unknown[0]
-    assert encoded.unknown[1:] == ("size is not known", "hour is not known")
+    assert "did you mean 'kinect'?" in encoded.unknown.pop("camera")
+    assert encoded.unknown == {"size": "size is not known", "hour": "hour is not known"}
 
 
 @pytest.mark.parametrize(
@@ -74,11 +75,18 @@ def test_what_a_field_cannot_be_is_an_error_that_names_it(metadata, message):
         ({"name": "a", "kind": "ordered"}, "lists its values"),
         ({"name": "a", "weight": 0.0}, "weight must be above 0"),
         ({"name": "a", "unit": "s"}, "unknown properties unit"),
+        ({"name": "a", "weight": "heavy"}, "weight cannot be 'heavy'"),
+        ({"name": "a", "kind": "ordered", "values": "low"}, "values cannot be 'low'"),
     ],
 )
 def test_fields_that_make_no_sense_are_refused(properties, message):
     with pytest.raises(ConfigError, match=message):
         Schema.from_values([properties])
+
+
+def test_the_values_of_an_ordered_field_may_be_numbers():
+    schema = Schema.from_values([{"name": "shelf", "kind": "ordered", "values": [1, 2, 3]}])
+    assert schema.encode({"shelf": 2}).columns == schema.encode({"shelf": "2"}).columns == [0.5]
 
 
 def test_a_schema_is_read_back_as_it_was_written():

@@ -25,7 +25,14 @@ from newfound_training.data.sampling import split
 from newfound_training.latent.figures import draw_differences
 from newfound_training.latent.options import TRAINED, EvaluateLatentOptions
 from newfound_training.latent.tables import markdown, summary
-from newfound_training.latent.task import LatentTask, Start, Target, prepared, start_from
+from newfound_training.latent.task import (
+    LatentTask,
+    Start,
+    Target,
+    prepared,
+    source_domains,
+    start_from,
+)
 from newfound_training.running.command import Command, Run, require_same_images
 from newfound_training.running.training import train
 from newfound_training.source import to_device
@@ -209,7 +216,8 @@ def _trained(cell: Cell, method: str, name: str) -> dict[str, Any]:
     assert method in TRAINED
     dial = method == "dial"
     config = cell.options.latent(
-        1 if dial else cell.options.source_domains, 1 if dial else cell.domain_count
+        1 if dial else source_domains(cell.start.pixels, cell.options),
+        1 if dial else cell.domain_count,
     )
     torch.manual_seed(cell.run.seed)  # the branch starts from random values
     model = from_source(cell.start.model, config)

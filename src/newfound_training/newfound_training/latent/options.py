@@ -21,6 +21,11 @@ class MdaOptions(TrainingOptions, CommonOptions):
         True, "train that model first; no: mDA begins with its pretrained weights"
     )
     source_domains: int = option(1, "latent domains of the labelled images (k_s)")
+    known_domains: float = option(
+        0.0,
+        "share of the labelled images whose domain, their folder, is known; k_s is that of --data",
+    )
+    domain_loss_weight: float = option(0.5, "lambda_D: the branch names the known domains")
     target_entropy_weight: float = option(0.1, "lambda_C: certain classes on unlabelled images")
     certainty_weight: float = option(0.1, "lambda_E: each image in one domain")
     balance_weight: float = option(0.1, "lambda_B: domains used alike")
@@ -47,6 +52,8 @@ class MdaOptions(TrainingOptions, CommonOptions):
         for name in ("frozen_stages", "branch_start_steps"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
+        if not 0 <= self.known_domains <= 1:
+            raise ConfigError(f"known_domains must be a share, 0 to 1, got {self.known_domains}")
         if self.checkpoint and not self.train_source:
             raise ConfigError("give --checkpoint or --no-train-source, not both")
         self.latent(self.source_domains, 1)
@@ -59,6 +66,7 @@ class MdaOptions(TrainingOptions, CommonOptions):
             target_entropy_weight=self.target_entropy_weight,
             certainty_weight=self.certainty_weight,
             balance_weight=self.balance_weight,
+            domain_loss_weight=self.domain_loss_weight,
             branch_logit_norm=self.branch_logit_norm,
             branch_reduction=self.branch_reduction,
         )

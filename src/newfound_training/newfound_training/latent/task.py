@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from newfound_core.augmentation import Augmentation
 from newfound_core.classifier import Classifier
-from newfound_core.errors import DataError
+from newfound_core.errors import ConfigError, DataError
 from newfound_core.frozen_features import frozen_parts
 from newfound_core.latent import UNKNOWN, LatentClassifier, require_classes
 from newfound_core.latent.branches import Side
@@ -53,6 +53,25 @@ class Batch(NamedTuple):
     domains: Tensor  # [N] within its side, or UNKNOWN
 
 
+def source_domains(source: Pixels, options: MdaOptions) -> int:
+    """How many latent domains the labelled images have (k_s)."""
+    if not options.known_domains:
+        return options.source_domains
+    count = len(np.unique(source.images.domains))
+    if count < 2:
+        raise ConfigError(f"known_domains needs two domains, but {source.images.root} has one")
+    return count
+
+
+def known_source_domains(source: Pixels, options: MdaOptions, seed: int) -> np.ndarray:
+    """The domain of each labelled image, 0 to k_s - 1; UNKNOWN for all but a random share."""
+    _, numbers = np.unique(source.images.domains, return_inverse=True)
+    order = np.random.default_rng([seed, 14]).permutation(len(source))
+    unknown = order[round(options.known_domains * len(source)) :]
+    numbers[unknown] = UNKNOWN
+    return numbers
+
+
 class Target(NamedTuple):
     """Unlabelled images, and their domains in the row of known ones."""
 
@@ -74,6 +93,7 @@ class LatentTask(Task):
         source, self.preprocessing = start.pixels, start.preprocessing
         self._options, self._run = options, run
         self._source, self._target = source, target
+        self._source_domains = known_source_domains(source, options, run.seed)
         self._source_count = options.batch_size // 2
         self._target_count = options.batch_size - self._source_count
         self._source_order = Shuffled(len(source), self._source_count, run.seed)
@@ -109,6 +129,8 @@ class LatentTask(Task):
         labels = torch.zeros(len(places), dtype=torch.int64)
         labels[~is_target] = torch.from_numpy(self._source.images.labels[source])
         domains = torch.full((len(places),), UNKNOWN)
+        if self.model.config.source_domains > 1:
+            domains[~is_target] = torch.from_numpy(self._source_domains[source])
         if self._target.domains is not None:
             domains[is_target] = torch.from_numpy(self._target.domains[target])
         return Batch(torch.stack(images), labels, is_target, domains)
@@ -151,9 +173,15 @@ class LatentTask(Task):
     # The start: at w = 1 / k all domains are alike, and no gradient tells them apart.
 
     def _start_branches(self) -> None:
-        sides: dict[Side, Any] = {"source": self._source, "target": self._target.images}
+        sides: dict[Side, Sequence[np.ndarray] | Pixels]
+        sides = {"source": self._source, "target": self._target.images}
+        known = np.flatnonzero(self._source_domains != UNKNOWN)
         for name, images in sides.items():
             if name not in self.model.branches:
+                continue
+            if name == "source" and len(known):
+                labels = torch.from_numpy(self._source_domains[known])
+                self._learn_clusters(name, self._source.select(known), labels)
                 continue
             columns = self.model.config.columns(name)
             statistics = measure_stem(
@@ -167,7 +195,7 @@ class LatentTask(Task):
     def _learn_clusters(
         self, side: str, images: Sequence[np.ndarray] | Pixels, labels: Tensor
     ) -> None:
-        """Train one branch alone to name the clusters."""
+        """Train one branch alone to name clusters, or known domains."""
         branch, backbone = self.model.branches[side].train(), self.model.backbone.eval()
         optimizer = torch.optim.Adam(branch.parameters(), BRANCH_RATE)
         order = Shuffled(len(labels), min(len(labels), self._target_count), self._run.seed + 2)

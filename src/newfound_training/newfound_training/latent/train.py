@@ -22,7 +22,14 @@ from newfound_core.stem_clusters import Clusters, cluster_statistics, measure_st
 from newfound_training.latent.figures import draw_domains
 from newfound_training.latent.footage import Footage, load_footage
 from newfound_training.latent.options import LatentOptions
-from newfound_training.latent.task import LatentTask, Start, Target, prepared, start_from
+from newfound_training.latent.task import (
+    LatentTask,
+    Start,
+    Target,
+    prepared,
+    source_domains,
+    start_from,
+)
 from newfound_training.running.command import Command, Run
 from newfound_training.running.training import train
 from newfound_training.source import to_device
@@ -109,7 +116,7 @@ def _train(
     start: Start, footage: Footage, count: int, options: LatentOptions, run: Run
 ) -> LatentClassifier:
     torch.manual_seed(run.seed)  # the branch starts from random values
-    model = from_source(start.model, options.latent(options.source_domains, count))
+    model = from_source(start.model, options.latent(source_domains(start.pixels, options), count))
     if model.rejection is not None:
         _log.warning("the rejection of unknown things does not fit a network that is trained "
                      "further: it is left out; `calibrate` makes a new one")  # fmt: skip

@@ -12,7 +12,7 @@ for all others. Without edges (e_vv = 1) this is the thesis's variant "SB". Afte
 statistics of every node are estimated anew behind its own scale and bias.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -101,12 +101,12 @@ class AffineTraining:
         self,
         loaded: LoadedModel,
         graph: DomainGraph,
-        domains: Sequence[DomainImages],
+        domains: Sequence[DomainImages],  # of each node
         options: AffineOptions,
     ) -> None:
         self._loaded, self._options = loaded, options
         self.graph = graph.with_config(replace(graph.config, node_edges=options.edges))
-        self._of_node = [_images_of(node.name, domains) for node in graph.nodes]
+        self._of_node = domains
         which = getattr(loaded.model, "adaptive_layers", "all")
         self._layers = NormalizationLayers(loaded.model, which)
         if not self._layers.has_affine:
@@ -178,15 +178,3 @@ class AffineTraining:
             self._layers.write(source)
         means, variances = [s.mean for s in found], [s.variance for s in found]
         return graph.with_tensors(mean=torch.stack(means), variance=torch.stack(variances))
-
-
-def _images_of(name: str, domains: Sequence[DomainImages]) -> DomainImages:
-    """The images of a node, which may be several domains joined."""
-    by_name: Mapping[str, DomainImages] = {domain.name: domain for domain in domains}
-    if name in by_name:
-        return by_name[name]
-    parts = [by_name[part] for part in name.split("+")]
-    images = [image for part in parts for image in part.images]
-    known = [part.labels for part in parts if part.labels is not None]
-    labels = np.concatenate(known) if len(known) == len(parts) else None
-    return DomainImages(name, parts[0].metadata, images, labels)

@@ -48,13 +48,17 @@ class Evaluation:
         self.loaded: LoadedModel = load_model(
             options.checkpoint, ("source", "adagraph"), run.device
         )
-        schema, self.domains, self.corrupt = domains_of(options, self.loaded, run)
-        self.graph, self.measured, _ = build_graph(self.loaded, schema, self.domains, run.seed)
+        schema, domains, self.corrupt = domains_of(options, self.loaded, run)
+        built = build_graph(self.loaded, schema, domains, run.seed)
+        self.graph, self.domains, self.measured = built.graph, built.domains, built.measured
         self.names = [node.name for node in self.graph.nodes]
+        if merged := built.facts["merged"]:
+            raise ConfigError(
+                f"{', '.join(merged)}: domains with equal descriptions cannot be targets; tell "
+                "them apart, or name the others with --domains"
+            )
         if options.source_domain not in self.names:
             raise ConfigError(f"source_domain must be one of {', '.join(self.names)}")
-        if any("+" in name for name in self.names):
-            raise ConfigError("two domains have equal descriptions: they cannot be targets")
         self.targets = options.targets or tuple(
             name for name in self.names if name != options.source_domain
         )
@@ -92,7 +96,7 @@ class Evaluation:
         path = self._path(f"graphs/{target}", {"kept": kept})
         if not path.exists():
             config, _ = choose_config(graph, self._layers, measured, self.run.seed)
-            chosen = self._with_prior(graph.with_config(config), self.domains, measured)
+            chosen = self._with_prior(graph.with_config(config), self._domains_of(kept), measured)
             write_json(path, asdict(chosen.config))
         return graph.with_config(GraphConfig.from_values(read_json(path)))
 
@@ -127,8 +131,8 @@ class Evaluation:
         how, kept = self.options.affine_options(), _names(graph)
         path = self._path(f"affine/{target}", {"kept": kept, "how": asdict(how)})
         path = path.with_suffix(".safetensors")
-        others = [domain for domain in self.domains if domain.name != target]
-        made = AffineTraining(self.loaded, graph, others, how).run(self.run.seed, path)
+        training = AffineTraining(self.loaded, graph, self._domains_of(kept), how)
+        made = training.run(self.run.seed, path)
         measured = [self.measured[self.names.index(name)] for name in kept]
         config, _ = choose_config(made, self._layers, measured, self.run.seed)
         return made.with_config(replace(config, prior_frames=graph.config.prior_frames))
@@ -137,8 +141,11 @@ class Evaluation:
         """Nodes are clusters of the images of all domains but the target; nothing is described."""
         frames = [image for d in self.domains if d.name != target for image in d.images]
         found = clusters_of(self.loaded, frames, self.options.clusters, self.run.seed)
-        graph, measured, _ = build_graph(self.loaded, None, found, self.run.seed)
-        return self._with_prior(graph, found, measured)
+        built = build_graph(self.loaded, None, found, self.run.seed)
+        return self._with_prior(built.graph, built.domains, built.measured)
+
+    def _domains_of(self, names: list[str]) -> list[DomainImages]:
+        return [self.domains[self.names.index(name)] for name in names]
 
     def some(self, target: str, count: int, seed: int) -> DomainGraph:
         """The graph of the source and some auxiliary domains."""

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,17 +15,8 @@ from newfound_core.backbones import Backbone
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.models import LoadedModel
 from newfound_core.onda.statistics import NormalizationLayers, Statistics
-from newfound_core.predictive.choice import (
-    Measurements,
-    choose_config,
-    with_changes,
-)
-from newfound_core.predictive.graph import (
-    DomainGraph,
-    GraphConfig,
-    Node,
-    merge_equal,
-)
+from newfound_core.predictive.choice import Measurements, choose_config, with_changes
+from newfound_core.predictive.graph import DomainGraph, GraphConfig, Node
 from newfound_core.predictive.measured import average, measure, measured_fields
 from newfound_core.predictive.metadata import Field, Schema, Value
 from newfound_core.stem_clusters import cluster_images
@@ -71,6 +62,21 @@ class PixelsOf(Sequence[np.ndarray]):
         return self._pixels[index]
 
 
+class Joined(Sequence[np.ndarray]):
+    """The images of several domains one after the other."""
+
+    def __init__(self, parts: Sequence[Sequence[np.ndarray]]) -> None:
+        self._parts, self._ends = parts, np.cumsum([len(part) for part in parts])
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __getitem__(self, index: Any) -> Any:
+        number = int(np.searchsorted(self._ends, index, side="right"))
+        part = self._parts[number]  # an IndexError behind the last
+        return part[int(index - self._ends[number]) + len(part)]
+
+
 # Descriptions
 
 Described = dict[str, dict[str, Value]]  # values by field, by domain
@@ -107,19 +113,31 @@ def read_metadata(path: Path) -> tuple[Schema, Described]:
     schema = Schema.from_values(listed)
     if taken := sorted({f.name for f in measured_fields()} & set(schema.names)):
         raise ConfigError(f"{path}: {', '.join(taken)} is measured on images; choose another name")
-    domains: Described = {}
-    for name, values in content["domains"].items():
-        if not isinstance(values, Mapping):
-            raise ConfigError(f"{path}: the domain {name} needs values by field, got {values!r}")
-        try:
-            for key in values:
-                schema.field(str(key))
-        except DataError as error:
-            raise ConfigError(f"{path}, domain {name}: {error}") from error
-        if missing := [n for n in schema.names if n not in values]:
-            raise ConfigError(f"{path}: the domain {name} has no value of {', '.join(missing)}")
-        domains[str(name)] = {str(key): value for key, value in values.items()}
-    return schema, domains
+    return schema, {
+        str(name): _description(schema, values, f"{path}, domain {name}")
+        for name, values in content["domains"].items()
+    }
+
+
+def _description(schema: Schema, values: Any, where: str) -> dict[str, Value]:
+    """What is written of a domain, which must have a value of every field."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{where}: expected values by field, got {values!r}")
+    found = {str(key): _plain(value) for key, value in values.items() if value is not None}
+    try:
+        schema.check(found)
+    except DataError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    if missing := [name for name in schema.names if name not in found]:
+        raise ConfigError(f"{where}: has no value of {', '.join(missing)}")
+    if listed := [name for name, value in found.items() if isinstance(value, list | dict)]:
+        raise ConfigError(f"{where}: {', '.join(listed)} must be one value")
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has: YAML makes dates of some texts."""
+    return value if isinstance(value, str | int | float | list | dict) else str(value)
 
 
 # Statistics
@@ -134,46 +152,97 @@ def statistics_of(loaded: LoadedModel, domain: DomainImages, seed: int) -> Stati
     )
 
 
+class Built(NamedTuple):
+    """A graph, what its nodes were made of, and what was found on the way."""
+
+    graph: DomainGraph
+    domains: list[DomainImages]  # of each node
+    measured: list[Measurements]  # of each node's images
+    facts: dict[str, Any]
+
+
 def build_graph(
     loaded: LoadedModel,
     schema: Schema | None,
     domains: Sequence[DomainImages],
     seed: int,
-    train: Callable[[DomainGraph], DomainGraph] = lambda graph: graph,
-) -> tuple[DomainGraph, list[Measurements], dict[str, Any]]:
+    train: Callable[[DomainGraph, list[DomainImages]], DomainGraph] = lambda graph, _: graph,
+) -> Built:
     """The graph of the domains, its regression chosen by leaving one out at a time.
 
-    `train` may give the nodes a scale and a bias before that. Also what was measured of each
-    node's images, and what was found on the way.
+    `train` may give the nodes a scale and a bias before that.
     """
-    kept = [d for d in domains if len(d.images) >= FEWEST_IMAGES]
-    left_out = [d.name for d in domains if len(d.images) < FEWEST_IMAGES]
-    for name in left_out:
-        _log.warning("%s has fewer than %d images and is left out", name, FEWEST_IMAGES)
+    kept, facts = usable_domains(schema, domains)
     described = () if schema is None else schema.fields
     whole = Schema((*described, *measured_fields()))
-    nodes, parts, measured = [], [], {}
+    nodes, parts, measured = [], [], []
     for domain in kept:
         camera = {f.name: f.number(domain.metadata[f.name]) for f in described if f.measured}
-        found = [measurement | camera for measurement in domain.measurements()]
-        measured[domain.name] = found
-        metadata = {**domain.metadata, **average(found)}
+        measured.append([measurement | camera for measurement in domain.measurements()])
+        metadata = {**domain.metadata, **average(measured[-1])}
         nodes.append(Node(domain.name, metadata, len(domain.images)))
         parts.append(statistics_of(loaded, domain, seed))
         _log.info("%s: %d images", domain.name, len(domain.images))
-    nodes, parts = merge_equal(nodes, parts, whole)
-    of_node: list[Measurements] = [
-        [m for n in node.name.split("+") for m in measured[n]] for node in nodes
-    ]
     whole = whole.fitted([node.metadata for node in nodes])
     mean, variance = (torch.stack([getattr(p, n) for p in parts]) for n in ("mean", "variance"))
-    graph = train(DomainGraph(whole, nodes, mean, variance))
+    graph = train(DomainGraph(whole, nodes, mean, variance), kept)
     layers = NormalizationLayers(loaded.model, getattr(loaded.model, "adaptive_layers", "all"))
-    config, scores = choose_config(graph, layers, of_node, seed)
-    graph = with_changes(graph.with_config(config), of_node)
-    merged = [node.name for node in nodes if "+" in node.name]
-    facts = {"left_out": left_out, "merged": merged, "scores": scores}
-    return graph, of_node, facts
+    config, scores = choose_config(graph, layers, measured, seed)
+    graph = with_changes(graph.with_config(config), measured)
+    return Built(graph, kept, measured, {**facts, "scores": scores})
+
+
+def usable_domains(
+    schema: Schema | None, domains: Sequence[DomainImages]
+) -> tuple[list[DomainImages], dict[str, Any]]:
+    """Domains that can be nodes: equal ones joined, those of few images left out."""
+    joined = join_equal(schema, domains)
+    left_out = [d.name for d in joined if len(d.images) < FEWEST_IMAGES]
+    for name in left_out:
+        _log.warning("%s has fewer than %d images and is left out", name, FEWEST_IMAGES)
+    kept = [d for d in joined if d.name not in left_out]
+    names = {d.name for d in domains}
+    merged = [d.name for d in kept if d.name not in names]
+    if len(kept) < 2:
+        raise ConfigError(
+            f"of {len(domains)} domains {len(kept)} can be a node of the graph, but two are "
+            f"needed: fewer than {FEWEST_IMAGES} images have {', '.join(left_out) or 'none'}, "
+            f"joined because their descriptions are equal are {', '.join(merged) or 'none'}. "
+            "The source alone is train-source"
+        )
+    return kept, {"left_out": left_out, "merged": merged}
+
+
+def join_equal(schema: Schema | None, domains: Sequence[DomainImages]) -> list[DomainImages]:
+    """Join domains with equal descriptions: a description must mean one set of statistics."""
+    written = () if schema is None else schema.described
+    if not written:
+        return list(domains)
+    fitted = Schema(written).fitted([domain.metadata for domain in domains])
+    groups: dict[tuple[float, ...], list[DomainImages]] = {}
+    for domain in domains:
+        encoded = fitted.encode({name: domain.metadata[name] for name in fitted.names})
+        groups.setdefault(tuple(encoded.columns.round(9).tolist()), []).append(domain)
+    reported = () if schema is None else schema.measured
+    return [_joined(group, reported) for group in groups.values()]
+
+
+def _joined(group: Sequence[DomainImages], reported: Sequence[Field]) -> DomainImages:
+    """One domain of several; what the camera reported is its mean over images."""
+    if len(group) == 1:
+        return group[0]
+    counts = [len(domain.images) for domain in group]
+    metadata = dict(group[0].metadata)
+    for field in reported:
+        values = [field.number(domain.metadata[field.name]) for domain in group]
+        metadata[field.name] = float(np.average(values, weights=counts))
+    labels = [domain.labels for domain in group if domain.labels is not None]
+    return DomainImages(
+        "+".join(domain.name for domain in group),
+        metadata,
+        Joined([domain.images for domain in group]),
+        np.concatenate(labels) if len(labels) == len(group) else None,
+    )
 
 
 # Footage

@@ -32,18 +32,17 @@ def choose_prior(
 ) -> tuple[tuple[float, ...] | None, dict[str, float]]:
     """How many frames a prediction is worth in each layer, judged on domains left out, unlabelled.
 
-    The prediction for each is followed by the first updates from some of its images, as ONDA would
-    do it; the choice whose statistics then are nearest to the domain's own is best. A few frames
-    tell the first layers what light it is; the last ones depend on which things they show.
+    `domains` and `measured` are those of each node. The prediction for each is followed by the
+    first updates from some of its images, as ONDA would do it; the choice whose statistics then
+    are nearest to the domain's own is best. A few frames tell the first layers what light it is;
+    the last ones depend on which things they show.
     """
     if len(graph.nodes) < FEWEST_NODES:
         return None, {}
     layers = NormalizationLayers(loaded.model, getattr(loaded.model, "adaptive_layers", "all"))
     estimator, n = BatchEstimator(layers), frames_per_update
-    by_name = {domain.name: domain for domain in domains}
     drifts: dict[float, list[dict[str, float]]] = {prior: [] for prior in PRIORS}
-    for index, node in enumerate(graph.nodes):
-        domain = by_name[node.name.split("+")[0]]
+    for index, (node, domain) in enumerate(zip(graph.nodes, domains, strict=True)):
         order = np.random.default_rng([seed, 32, index]).permutation(len(domain.images))
         some = average([measured[index][i] for i in order[:5]])
         query = {f.name: node.metadata[f.name] for f in graph.schema.described} | some

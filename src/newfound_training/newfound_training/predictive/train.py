@@ -44,24 +44,19 @@ def run_train_predictive(options: PredictiveOptions, run: Run) -> dict[str, Any]
         raise ConfigError("train-predictive runs in one process")
     loaded = load_model(options.checkpoint, ("source", "adagraph"), run.device)
     schema, domains, corrupt = domains_of(options, loaded, run)
-    if len(domains) < 2:
-        raise ConfigError(
-            f"the graph would have {len(domains)} domain: a source without auxiliary domains is "
-            "train-source. Name at least two domains"
-        )
 
-    def train(graph: DomainGraph) -> DomainGraph:
+    def train(graph: DomainGraph, kept: list[DomainImages]) -> DomainGraph:
         if options.affine == "source":
             return graph
         state = run.out / "affine.safetensors"
         how = options.affine_options()
-        return AffineTraining(loaded, graph, domains, how).run(run.seed, state)
+        return AffineTraining(loaded, graph, kept, how).run(run.seed, state)
 
-    graph, measured, facts = build_graph(loaded, schema, domains, run.seed, train)
+    graph, kept, measured, facts = build_graph(loaded, schema, domains, run.seed, train)
     prior, priors = choose_prior(
         loaded,
         graph,
-        domains,
+        kept,
         measured,
         frames_per_update=options.frames_per_update,
         seed=run.seed,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,13 +8,19 @@ import torch
 
 from newfound_core.classifier import Classifier
 from newfound_core.errors import TrainingError
-from newfound_core.latent import LatentClassifier, LatentConfig, from_source
+from newfound_core.latent import UNKNOWN, LatentClassifier, LatentConfig, from_source
 from newfound_core.models import load_model
 from newfound_core.resume import STATE_NAME
 from newfound_training.commands import main
 from newfound_training.data import load_pixels, open_images
 from newfound_training.latent.options import LatentOptions
-from newfound_training.latent.task import LatentTask, Start, Target
+from newfound_training.latent.task import (
+    LatentTask,
+    Start,
+    Target,
+    known_source_domains,
+    source_domains,
+)
 from newfound_training.running.command import Run
 
 FAST = ("--iterations", 4, "--branch-start-steps", 4, "--batch-size", 16, "--save-every", 2)
@@ -75,6 +82,7 @@ def test_a_killed_training_goes_on_to_the_same_weights(arguments, tmp_path, kill
         (("--target-domains", "0"), 2, "at least 1 target domain"),
         (("--frames", "1"), 2, "frames must be at least 2"),
         (("--no-train-source",), 2, "not both"),
+        (("--known-domains", "5"), 2, "must be a share"),
         (("--target-domains", "60"), 1, "cannot be sorted into 60 domains"),
         (("--method", "mda", "--batch-size", "6", "--iterations", "2"), 1, "too small"),
     ],
@@ -82,6 +90,34 @@ def test_a_killed_training_goes_on_to_the_same_weights(arguments, tmp_path, kill
 def test_what_cannot_be_is_refused_with_a_sentence(arguments, capsys, more, code, message):
     assert main(arguments(*more)) == code
     assert message in capsys.readouterr().err
+
+
+def test_known_domains_of_labelled_images_are_learned_by_their_branch(tree, checkpoint, tmp_path):
+    pixels, loaded = load_pixels(open_images(tree), 32), load_model(checkpoint)
+    options = LatentOptions(
+        batch_size=32, data=str(tree), known_domains=0.5, branch_start_steps=60, seed=1
+    )
+    assert source_domains(pixels, options) == 2
+    model = from_source(loaded.model, options.latent(2, 1))
+    start = Start(loaded.model, loaded.metadata.preprocessing, pixels)
+    run = Run("train-latent", tmp_path, torch.device("cpu"), 1, "")
+    task = LatentTask(model.train(), start, Target(pixels), options, run)
+    batch = task.batch(0)
+    known = batch.domains[~batch.is_target] >= 0
+    assert 0 < known.sum() < len(known)
+    assert (batch.domains[batch.is_target] == UNKNOWN).all()
+    assert float(task.loss(batch)["source_domains"].detach()) < 0.5 * np.log(2) / 2
+    everything = known_source_domains(pixels, replace(options, known_domains=1.0), 1)
+    np.testing.assert_array_equal(everything, pixels.images.domains)
+
+
+def test_a_command_takes_the_folders_of_labelled_images_as_domains(arguments, tmp_path, capsys):
+    more = ("--method", "mda", *FAST, "--known-domains", "0.5")
+    assert main(arguments(*more)) == 2
+    assert "known_domains needs two domains" in capsys.readouterr().err
+    assert main(arguments(*more, "--domains", "bright", "dark", out="two")) == 0
+    # The source's domains serve in training alone.
+    assert load_model(tmp_path / "two" / "checkpoint").model.domains == 2
 
 
 def test_a_domain_of_few_frames_is_warned_of(arguments, caplog):

@@ -108,6 +108,11 @@ def test_metadata_from_a_file(bench, model, tmp_path):
         ("fields: {level: number}\ndomains: {day_kinect: {levle: 1}}\n", "did you mean 'level'"),
         ("fields: {level: number}\ndomains: {day_kinect: {}}\n", "has no value of level"),
         ("fields: {contrast: number}\ndomains: {day_kinect: {contrast: 1}}\n", "measured on"),
+        ("fields: {level: number}\ndomains: {day_kinect: {level: }}\n", "has no value of level"),
+        ("fields: {level: number}\ndomains: {day_kinect: {level: .inf}}\n",
+         "domain day_kinect: level must be a finite number, got inf"),
+        ("fields: {lamp: category}\ndomains: {day_kinect: {lamp: [a]}}\n", "must be one value"),
+        ("fields: {lamp: {weight: x}}\ndomains: {day_kinect: {lamp: a}}\n", "weight cannot be"),
         ("fields: {level: size}\ndomains: {day_kinect: {level: 1}}\n", "kind must be one of"),
         ("fields: {level: number}\ndomains: {day_kinect: {level: 1}}\n", "does not describe dusk"),
         ("fields: {level: number}\ndomains: {moon: {level: 1}, day_kinect: {level: 1}, "
@@ -141,10 +146,47 @@ def test_small_domains_are_left_out_and_equal_ones_joined(bench, model, tmp_path
     assert result["nodes"]["day_copy+day_kinect"] == 36
 
 
+def test_descriptions_are_equal_by_value_and_a_folder_may_have_any_name(bench, model, tmp_path):
+    names = ("day+sun", "day_copy", "dusk", "night")
+    for name, kind in zip(names, ("day", "day", "dusk", "night"), strict=True):
+        shutil.copytree(bench / f"{kind}_kinect", tmp_path / "data" / name)
+    file = tmp_path / "domains.yaml"
+    file.write_text(
+        "fields: {gain: number, hour: {kind: cyclic, period: 24}, since: category, "
+        "exposure: {kind: number, measured: true}}\n"
+        "domains:\n"
+        "  day+sun: {gain: 2, hour: 0, exposure: 4, since: 2026-01-01}\n"
+        "  day_copy: {gain: 2.0, hour: 24, exposure: 6, since: 2026-01-01}\n"
+        "  dusk: {gain: 3, hour: 18, exposure: 9, since: 2026-01-01}\n"
+        "  night: {gain: 4, hour: 22, exposure: 30, since: 2026-02-01}\n"
+    )
+    data = ["--data", str(tmp_path / "data"), "--metadata", str(file)]
+    assert train(model, tmp_path / "out", *data) == 0
+    result = result_of(tmp_path / "out")
+    assert result["merged"] == ["day+sun+day_copy"]
+    assert result["nodes"] == {"day+sun+day_copy": 36, "dusk": 18, "night": 18}
+    nodes = load_model(tmp_path / "out" / "checkpoint").model.domain_graph().nodes
+    assert nodes[0].metadata["exposure"] == 5
+    apart = ["--domains", "day+sun", "dusk", "night"]
+    assert train(model, tmp_path / "apart", *data, *apart) == 0
+    assert result_of(tmp_path / "apart")["merged"] == []
+
+
+def test_domains_that_all_have_one_description_are_no_graph(bench, model, tmp_path, capsys):
+    file = tmp_path / "domains.yaml"
+    file.write_text("fields: {place: category}\ndomains:\n"
+                    "  day_kinect: {place: hall}\n  dusk_kinect: {place: hall}\n")  # fmt: skip
+    arguments = ["--metadata", str(file), "--domains", "day_kinect", "dusk_kinect"]
+    assert train(model, tmp_path / "out", "--data", str(bench), *arguments) != 0
+    message = capsys.readouterr().err
+    assert "of 2 domains 1 can be a node" in message
+    assert "equal are day_kinect+dusk_kinect" in message
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--domains", "day_kinect", *CONDITIONS], "without auxiliary domains is train-source"),
+        (["--domains", "day_kinect", *CONDITIONS], "The source alone is train-source"),
         (["--conditions", "light"], "has 2 parts between underscores"),
         (["--domains", "moon", *CONDITIONS], "no domain 'moon'"),
     ],
