@@ -33,15 +33,17 @@ def combine(
 ) -> list[Candidate]:
     """All names that were proposed, best first; `provider` names those that proposed one."""
     scores: dict[str, float] = {}
-    first: dict[str, Candidate] = {}
-    providers: dict[str, list[str]] = {}
+    proposed: dict[str, list[Candidate]] = {}
     for found in answers:
+        own: set[str] = set()  # a provider's first word on a name counts: ImageNet has two cranes
         for candidate, amount in zip(found, evidence(found), strict=True):
             name = same_name(candidate.label)
+            if name in own:
+                continue
+            own.add(name)
             weight = weights.get(candidate.provider, DEFAULT_WEIGHT)
             scores[name] = scores.get(name, 0.0) + weight * amount
-            first.setdefault(name, candidate)
-            providers.setdefault(name, []).append(candidate.provider)
+            proposed.setdefault(name, []).append(candidate)
     if not scores:
         return []
     top = max(scores.values())
@@ -49,10 +51,10 @@ def combine(
     ranked = sorted(scores, key=lambda name: -scores[name])
     return [
         Candidate(
-            first[name].label,
+            proposed[name][0].label,
             math.exp(scores[name] - top) / total,
-            "+".join(providers[name]),
-            first[name].span_share,
+            "+".join(candidate.provider for candidate in proposed[name]),
+            max(candidate.span_share for candidate in proposed[name]),
         )
         for name in ranked
     ]

@@ -24,6 +24,20 @@ def test_a_name_that_two_providers_propose_wins():
     assert (found[0].label, found[0].provider) == ("tea_pot", "imagenet+names")
 
 
+def test_a_provider_counts_once_for_a_name_and_keeps_what_it_says_of_it():
+    found = combine(
+        [
+            candidates("imagenet", ("crane", 0.4), ("Crane", 0.3), ("vase", 0.1)),
+            [Candidate("crane", 0.2, "names", 0.9)],
+        ],
+        WEIGHTS,
+    )
+    assert (found[0].provider, found[0].span_share) == ("imagenet+names", 0.9)
+    once = 0.5 * math.log(0.4 / FLOOR) + 2 * math.log(0.2 / FLOOR)
+    other = 0.5 * math.log(0.1 / FLOOR)
+    assert found[0].confidence == pytest.approx(1 / (1 + math.exp(other - once)))
+
+
 def test_confidences_follow_the_equation():
     found = combine(
         [

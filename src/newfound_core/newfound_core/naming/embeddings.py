@@ -7,6 +7,7 @@ head: without its vector a name is refused, without that of another word it lose
 """
 
 import difflib
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import yaml
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.naming.word_files import WordVectors
 
+_log = logging.getLogger(__name__)
 STOP_WORDS = frozenset({"the", "of", "a", "an", "and", "for", "in", "on", "with", "to"})
 _JOINT = re.compile(r"[\s_\-/]+|(?<=[a-z])(?=[A-Z])")
 _NOTE = re.compile(r"\(.*?\)|'s\b|[.,']")
@@ -47,6 +49,8 @@ def word_forms(word: str) -> Iterator[str]:
     yield word
     if word.endswith("ies") and len(word) > 4:
         yield word[:-3] + "y"
+    if word.endswith("ves") and len(word) > 4:
+        yield from (word[:-3] + "fe", word[:-3] + "f")
     for ending in ("es", "s"):
         if word.endswith(ending) and len(word) > len(ending) + 2:
             yield word.removesuffix(ending)
@@ -78,6 +82,8 @@ class NameEncoder:
                 f"no vector of the head of {', '.join(missing)}: choose other names, or say what "
                 "they mean in the file of aliases (claw_hammer: hammer tool)"
             )
+        if warnings:
+            _log.warning("%s", "; ".join(warnings))
         found = np.stack(vectors) if vectors else np.zeros((0, self._words.width))
         refuse_duplicates(names, found)
         return NameVectors(tuple(names), found, tuple(warnings))
@@ -134,18 +140,18 @@ class NameEncoder:
 
 def refuse_duplicates(names: Sequence[str], vectors: np.ndarray) -> None:
     """A DataError if two names have the same vector: nothing could tell them apart."""
-    first: dict[bytes, str] = {}
-    for name, vector in zip(names, np.asarray(vectors, np.float32), strict=True):
-        other = first.setdefault(vector.tobytes(), name)
-        if other is not name:
-            raise DataError(f"{other!r} and {name!r} have the same vector: leave one out, or give "
-                            "it an alias")  # fmt: skip
+    first: dict[bytes, int] = {}
+    for number, vector in enumerate(np.asarray(vectors, np.float32)):
+        other = first.setdefault(vector.tobytes(), number)
+        if other != number:
+            raise DataError(f"{names[other]!r} and {names[number]!r} have the same vector: leave "
+                            "one out, or give it an alias")  # fmt: skip
 
 
 def read_names(path: Path) -> tuple[str, ...]:
     """A file of names, one on a line; what follows a # is a comment."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is not a readable file of names: {error}") from error
     names = [line.partition("#")[0].strip() for line in lines]
@@ -158,7 +164,7 @@ def read_names(path: Path) -> tuple[str, ...]:
 def read_aliases(path: Path) -> dict[str, str]:
     """A YAML file of aliases, `name: what it means in other words`."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise DataError(f"{path} is not a readable file of aliases: {error}") from error
     texts = isinstance(values, dict) and all(
@@ -173,7 +179,12 @@ def center(vectors: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Subtract the mean of a vocabulary and scale to length one: names that are near all others,
     hubs, come near fewer.
     """
-    return np.stack([_unit(vector) for vector in vectors - mean])
+    moved = vectors - mean
+    lengths = np.linalg.norm(moved, axis=1, keepdims=True)
+    if not (lengths > 1e-9).all():
+        raise DataError("a name has the mean vector of the vocabulary, of which centring leaves "
+                        "nothing: give at least two names, or do not centre")  # fmt: skip
+    return moved / lengths
 
 
 def span_shares(vectors: np.ndarray, seen: np.ndarray) -> np.ndarray:

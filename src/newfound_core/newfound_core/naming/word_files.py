@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read word vectors as others publish them: spaCy, word2vec, GloVe, and our own safetensors form.
 
-    spaCy       a folder `vocab` with `vectors` (NumPy array) and `key2row` (msgpack: hash to row)
+    spaCy       a folder `vocab` with `vectors` (NumPy array) and `key2row` (msgpack: hash to row);
+                `strings.json`, if it is there, tells similar spellings
     word2vec    text ("count width" in the first line) or binary (the same line, then float32)
     GloVe       text without a first line
     ours        a folder with `words.safetensors` (tensor `vectors`) and `words.txt`
@@ -10,8 +11,10 @@ Files come from the net: sizes are checked before memory is allocated. A pickle 
 """
 
 import io
+import json
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -25,7 +28,8 @@ from newfound_core.storage import write_bytes
 
 VECTORS_NAME, WORDS_NAME = "words.safetensors", "words.txt"
 MAX_WORDS, MAX_WIDTH, MAX_WORD_BYTES = 5_000_000, 4096, 1000
-_PICKLE_SIGNS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
+_PICKLE_SIGNS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_OTHER_SIGNS = (b"PK\x03\x04", b"\x1f\x8b", b"\x93NUM")
 _MASK = (1 << 64) - 1
 
 
@@ -37,12 +41,16 @@ class WordVectors:
         vectors: np.ndarray,
         row_of: Mapping[Any, int],  # by word, or by what `key` makes of it
         key: Callable[[str], int | str] = str,
+        *,
+        source: str | Path = "word vectors",
+        spellings: Iterable[str] | None = None,  # where `row_of` does not have the words
     ) -> None:
-        if vectors.ndim != 2 or not np.isfinite(vectors).all():
-            raise DataError("word vectors must be a matrix of finite numbers")
+        if vectors.ndim != 2 or not vectors.size or not np.isfinite(vectors).all():
+            raise DataError(f"{source}: expected a matrix of finite numbers, one row for a word")
         self.vectors = vectors
         self._row_of = row_of
         self._key = key
+        self._spellings = spellings
 
     @property
     def width(self) -> int:
@@ -55,8 +63,9 @@ class WordVectors:
         return None if row is None else self.vectors[row].astype(np.float64)
 
     def spellings(self) -> Iterator[str]:
-        """The words, where the file tells them: spaCy's has hashes only."""
-        return (word for word in self._row_of if isinstance(word, str))
+        """The words, where the files tell them."""
+        known = self._row_of if self._spellings is None else self._spellings
+        return (word for word in known if isinstance(word, str))
 
 
 def read_word_vectors(path: str | PathLike[str], limit: int = 400_000) -> WordVectors:
@@ -65,6 +74,7 @@ def read_word_vectors(path: str | PathLike[str], limit: int = 400_000) -> WordVe
     Such files are sorted by frequency, so the words left out are rare.
     """
     path = Path(path).expanduser()
+    path = path.parent if path.name == VECTORS_NAME else path
     try:
         if path.is_dir():
             return _read_folder(path)
@@ -83,17 +93,24 @@ def write_word_vectors(folder: Path, words: list[str], vectors: np.ndarray) -> N
     """Write our own form, in half precision."""
     if len(set(words)) != len(words) or len(words) != len(vectors):
         raise DataError(f"{len(set(words))} different words do not fit {len(vectors)} vectors")
-    if any("\n" in word for word in words):
-        raise DataError("a word has a line break")
+    if any(word.splitlines() != [word] for word in words):
+        raise DataError("a word is empty or has a line break")
+    with np.errstate(over="ignore"):
+        half = np.asarray(vectors, np.float16)
+    if not np.isfinite(half).all():
+        raise DataError("word vectors must be finite, and below 65504 for half precision")
     folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / VECTORS_NAME, save({"vectors": np.asarray(vectors, np.float16)}))
+    write_bytes(folder / VECTORS_NAME, save({"vectors": half}))
     write_bytes(folder / WORDS_NAME, ("\n".join(words) + "\n").encode())
 
 
 def _refuse_pickle(start: bytes, path: Path) -> None:
     if start.startswith(_PICKLE_SIGNS) or path.suffix in (".pkl", ".pickle", ".pt", ".pth"):
-        raise DataError(f"{path} is a pickle or an archive, which is never opened: use word2vec, "
-                        "GloVe, spaCy or safetensors files")  # fmt: skip
+        raise DataError(f"{path} is a pickle, which is never opened: use word2vec, GloVe, spaCy "
+                        "or safetensors files")  # fmt: skip
+    if start.startswith(_OTHER_SIGNS):
+        raise DataError(f"{path} is an archive or a NumPy file: use word2vec, GloVe (both "
+                        "unpacked), spaCy or safetensors files")  # fmt: skip
 
 
 # Folders -----------------------------------------------------------------------------------
@@ -117,20 +134,38 @@ def _read_ours(folder: Path) -> WordVectors:
     if vectors.ndim != 2 or len(words) != len(vectors) or len(set(words)) != len(words):
         raise DataError(f"{folder}: {len(set(words))} different words do not fit vectors of "
                         f"shape {list(vectors.shape)}")  # fmt: skip
-    return WordVectors(vectors.astype(np.float32), {w: row for row, w in enumerate(words)})
+    rows = {word: row for row, word in enumerate(words)}
+    return WordVectors(vectors.astype(np.float32), rows, source=folder)
 
 
 def _read_spacy(folder: Path) -> WordVectors:
     try:
-        vectors = np.load(folder / "vectors", allow_pickle=False)
-    except ValueError as error:
+        # Mapped first: memory is taken for what the file has, not for what its header says.
+        vectors = np.array(np.lib.format.open_memmap(folder / "vectors", mode="r"))
+    except (ValueError, OverflowError) as error:
         raise DataError(f"{folder / 'vectors'} is not a plain NumPy array: {error}") from error
-    if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype.kind != "f":
+    if vectors.ndim != 2 or vectors.dtype.kind != "f":
         raise DataError(f"{folder / 'vectors'} is not a matrix of numbers")
     row_of = read_key2row((folder / "key2row").read_bytes())
     if row_of and max(row_of.values()) >= len(vectors):
         raise DataError(f"{folder}: key2row names rows beyond the {len(vectors)} vectors")
-    return WordVectors(vectors, row_of, spacy_hash)
+    return WordVectors(
+        vectors, row_of, spacy_hash, source=folder, spellings=_spacy_strings(folder, row_of)
+    )
+
+
+def _spacy_strings(folder: Path, row_of: Mapping[int, int]) -> list[str]:
+    """The words of the rows, as far as spaCy wrote them down."""
+    path = folder / "strings.json"
+    if not path.is_file():
+        return []
+    try:
+        strings = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path} is not a list of words: {error}") from error
+    if not isinstance(strings, list):
+        raise DataError(f"{path} is not a list of words")
+    return [word for word in strings if isinstance(word, str) and spacy_hash(word) in row_of]
 
 
 def spacy_hash(word: str) -> int:
@@ -194,22 +229,22 @@ def _unsigned(data: bytes, at: int) -> tuple[int, int]:
 def _read_lines(file: io.BufferedReader, path: Path, limit: int) -> WordVectors:
     first = file.readline(100_000)
     numbers = first.split()
-    announced = len(numbers) == 2 and all(n.isdigit() for n in numbers)
+    announced = len(numbers) == 2 and all(n.isdigit() and len(n) < 20 for n in numbers)
     count, width = (int(n) for n in numbers) if announced else (MAX_WORDS, len(numbers) - 1)
     if not 1 <= width <= MAX_WIDTH or not 1 <= count <= MAX_WORDS:
         raise DataError(f"{path} does not start as word2vec or GloVe files do")
     if not announced:
         file.seek(0)
-        words, vectors = _text(file, width, min(count, limit), path)
-    elif _is_binary(file, width):
-        words, vectors = _binary(file, width, min(count, limit), path)
-    else:
-        words, vectors = _text(file, width, min(count, limit), path)
-    if len(words) < min(count, limit) and announced:
-        raise DataError(f"{path} is cut off after {len(words)} of {count} words")
-    if not words:
-        raise DataError(f"{path} holds no word")
-    return WordVectors(np.stack(vectors), {w: row for row, w in enumerate(words)})
+    read_rows = _binary if announced and _is_binary(file, width) else _text
+    wanted, rows = min(count, limit), 0
+    found: dict[str, np.ndarray] = {}
+    for word, vector in islice(read_rows(file, width, path), wanted):
+        found.setdefault(word, vector)
+        rows += 1
+    if announced and rows < wanted:
+        raise DataError(f"{path} is cut off after {rows} of {count} words")
+    row_of = {word: row for row, word in enumerate(found)}
+    return WordVectors(np.stack(list(found.values())), row_of, source=path)
 
 
 def _is_binary(file: io.BufferedReader, width: int) -> bool:
@@ -223,16 +258,12 @@ def _is_binary(file: io.BufferedReader, width: int) -> bool:
         return True
 
 
-def _text(
-    file: io.BufferedReader, width: int, count: int, path: Path
-) -> tuple[list[str], list[np.ndarray]]:
-    words: list[str] = []
-    vectors: list[np.ndarray] = []
-    known: set[str] = set()
+Row = tuple[str, np.ndarray]
+
+
+def _text(file: io.BufferedReader, width: int, path: Path) -> Iterator[Row]:
     longest = width * 40 + MAX_WORD_BYTES
     for number, line in enumerate(iter(lambda: file.readline(longest), b""), start=1):
-        if number > count:
-            break
         # From the right: a few "words" of GloVe have blanks in them.
         parts = line.rstrip().rsplit(b" ", width)
         try:
@@ -241,20 +272,11 @@ def _text(
             raise DataError(f"{path}, word {number}: expected {width} numbers") from None
         if len(vector) != width:
             raise DataError(f"{path}, word {number}: {len(vector)} numbers instead of {width}")
-        word = parts[0].decode("utf-8", "replace")
-        if word not in known:
-            known.add(word)
-            words.append(word)
-            vectors.append(vector)
-    return words, vectors
+        yield parts[0].decode("utf-8", "replace"), vector
 
 
-def _binary(
-    file: io.BufferedReader, width: int, count: int, path: Path
-) -> tuple[list[str], list[np.ndarray]]:
-    words: list[str] = []
-    vectors: list[np.ndarray] = []
-    for _ in range(count):
+def _binary(file: io.BufferedReader, width: int, path: Path) -> Iterator[Row]:
+    while True:
         word = bytearray()
         while (letter := file.read(1)) not in (b" ", b""):
             word += letter
@@ -262,7 +284,5 @@ def _binary(
                 raise DataError(f"{path}: a word of more than {MAX_WORD_BYTES} bytes")
         data = file.read(4 * width)
         if len(data) < 4 * width:
-            break
-        words.append(word.lstrip(b"\n").decode("utf-8", "replace"))
-        vectors.append(np.frombuffer(data, "<f4"))
-    return words, vectors
+            return
+        yield word.lstrip(b"\n").decode("utf-8", "replace"), np.frombuffer(data, "<f4")

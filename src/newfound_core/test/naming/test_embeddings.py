@@ -16,7 +16,7 @@ from newfound_core.naming.word_files import WordVectors
 RANDOM = np.random.default_rng(0)
 WORDS = {w: RANDOM.normal(size=6) for w in
          ["tea", "pot", "claw", "hammer", "brush", "paint", "knives", "ice_cream", "mouse",
-          "computer", "the", "sieve"]}  # fmt: skip
+          "computer", "the", "sieve", "shelf", "wife"]}  # fmt: skip
 
 
 def encoder(**aliases):
@@ -41,6 +41,9 @@ def test_a_name_of_several_words_is_their_mean(name):
     [
         ("hammers", ["hammer"]),
         ("knive", ["knives"]),
+        ("sieves", ["sieve"]),
+        ("shelves", ["shelf"]),
+        ("wives", ["wife"]),
         ("ice cream", ["ice_cream"]),
         ("paintbrush", ["paint", "brush"]),
         ("the hammer", ["hammer"]),
@@ -52,10 +55,11 @@ def test_plurals_phrases_compounds_and_stop_words(name, words):
     assert np.allclose(encoder().vector(name)[0], unit(*words))
 
 
-def test_a_missing_modifier_is_left_out_with_a_warning():
+def test_a_missing_modifier_is_left_out_with_a_warning(caplog):
     found = encoder().encode(["stubby hammer", "tea"])
     assert np.allclose(found.vectors[0], unit("hammer"))
     assert "stubby" in found.warnings[0]
+    assert "no vector of 'stubby', which is left out" in caplog.text
 
 
 def test_names_without_a_head_are_listed_with_similar_spellings():
@@ -71,6 +75,8 @@ def test_an_alias_says_what_is_meant():
 def test_two_names_with_one_vector_are_refused():
     with pytest.raises(DataError, match="'hammer' and 'hammers'"):
         encoder().encode(["hammer", "tea", "hammers"])
+    with pytest.raises(DataError, match="'tea' and 'tea'"):
+        encoder().encode(["tea", "hammer", "tea"])
 
 
 def test_the_share_of_a_name_is_what_observations_of_the_seen_ones_leave_known():
@@ -95,8 +101,13 @@ def test_centred_vectors_have_length_one():
     assert np.allclose(np.linalg.norm(found, axis=1), 1)
 
 
+def test_of_a_vocabulary_of_one_name_centring_leaves_nothing():
+    with pytest.raises(DataError, match="at least two names"):
+        center(np.ones((1, 4)), np.ones(4))
+
+
 def test_files_of_names_and_aliases(tmp_path):
-    (tmp_path / "n").write_text("tea pot # for tea\n\nhammer\nTea_pot\n")
+    (tmp_path / "n").write_text("\ufefftea pot # for tea\n\nhammer\nTea_pot\n", "utf-8")
     assert read_names(tmp_path / "n") == ("tea pot", "hammer")
     (tmp_path / "a").write_text("bat: baseball bat\n")
     assert read_aliases(tmp_path / "a") == {"bat": "baseball bat"}

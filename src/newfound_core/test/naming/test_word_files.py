@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import io
 import struct
 
 import numpy as np
@@ -61,9 +62,52 @@ def test_the_vectors_of_spacy_are_read(tmp_path):
     assert words.find("unheard") is None
 
 
-def test_our_own_form_comes_back(tmp_path):
+def test_spacys_list_of_strings_tells_similar_spellings(tmp_path):
+    folder = spacy_folder(tmp_path / "vocab")
+    (folder / "strings.json").write_text('["hammer", "a word without a row", 3]')
+    assert list(read_word_vectors(folder).spellings()) == ["hammer"]
+    (folder / "strings.json").write_text('{"hammer": 1}')
+    with pytest.raises(DataError, match="not a list of words"):
+        read_word_vectors(folder)
+
+
+@pytest.mark.parametrize("name", ["", "words.safetensors"])
+def test_our_own_form_comes_back(name, tmp_path):
     write_word_vectors(tmp_path, WORDS, VECTORS)
-    assert np.array_equal(read_word_vectors(tmp_path).find("hammer"), VECTORS[0])
+    assert np.array_equal(read_word_vectors(tmp_path / name).find("hammer"), VECTORS[0])
+
+
+@pytest.mark.parametrize(
+    ("words", "vectors", "message"),
+    [
+        (["tea", "two\u2028lines"], np.eye(2), "line break"),
+        (["tea", ""], np.eye(2), "empty"),
+        (["tea", "tea"], np.eye(2), "do not fit"),
+        (["tea", "pot"], np.array([[1.0, 0], [0, 1e6]]), "half precision"),
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(words, vectors, message, tmp_path):
+    with pytest.raises(DataError, match=message):
+        write_word_vectors(tmp_path, words, vectors)
+
+
+def row(word: str, *numbers: float) -> bytes:
+    return word.encode() + b" " + np.array(numbers, "<f4").tobytes() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"3 2\ntea 1 2\npot 3 4\ntea 5 6\n",
+        b"tea 1 2\npot 3 4\ntea 5 6\n",
+        b"3 2\n" + row("tea", 1, 2) + row("pot", 3, 4) + row("tea", 5, 6),
+    ],
+)
+def test_of_a_word_that_comes_twice_the_first_vector_counts(content, tmp_path):
+    (tmp_path / "w").write_bytes(content)
+    words = read_word_vectors(tmp_path / "w")
+    assert list(words.spellings()) == ["tea", "pot"]
+    assert words.find("tea").tolist() == [1, 2]
 
 
 def test_only_the_first_words_of_a_long_file_are_kept(tmp_path):
@@ -78,7 +122,10 @@ def test_only_the_first_words_of_a_long_file_are_kept(tmp_path):
     [
         b"\x80\x04\x95\x10\x00",  # a pickle
         b"PK\x03\x04rest",
+        b"\x1f\x8b\x08rest",
+        b"\x93NUMPYrest",
         b"",
+        b"9" * 5000 + b" 3\n",
         b"99999999999 300\nword 1 2",
         b"3 400000\n",
         text("3 4\n")[:-20],
@@ -110,6 +157,34 @@ def test_rows_beyond_the_vectors_and_arrays_of_objects_are_refused(tmp_path):
     with (folder / "vectors").open("wb") as file:
         np.save(file, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(DataError, match="plain NumPy"):
+        read_word_vectors(folder)
+
+
+def array(shape, data=b"\0" * 48):
+    file = io.BytesIO()
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue() + data
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x93NUMPY",
+        b"PK\x03\x04rest",  # as of numpy.savez
+        array((3, 4))[:-1],
+        array((10**12, 300)),  # more than any memory
+        array((-1, 4)),
+        array((12,)),
+        array((3, 0)),
+        array((3, 4), np.full(12, np.nan, "<f4").tobytes()),
+    ],
+)
+def test_damaged_vectors_of_spacy_are_refused_by_name(content, tmp_path):
+    folder = spacy_folder(tmp_path / "vocab")
+    (folder / "vectors").write_bytes(content)
+    with pytest.raises(DataError, match="vocab"):
         read_word_vectors(folder)
 
 

@@ -12,9 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from newfound_core.backbones import Backbone
 from newfound_core.errors import DataError
-from newfound_core.frozen_features import split_frozen
 from newfound_core.naming import MixingConfig, cumix_loss
 from newfound_core.preprocessing import Preprocessing
 from newfound_training.data import Pixels
@@ -149,6 +147,9 @@ def features_of(tail: nn.Module, maps: Maps, rows: np.ndarray, batch: int = 64) 
 
 def per_class_accuracy(predicted: np.ndarray, truth: np.ndarray) -> float:
     """Mean over the classes that have images."""
+    if not len(truth):
+        raise DataError("there is no image of the classes asked for in a domain: choose others "
+                        "(--seen, --targets), or add images")  # fmt: skip
     return float(np.mean([(predicted[truth == c] == c).mean() for c in np.unique(truth)]))
 
 
@@ -164,9 +165,3 @@ def generalised(scores: np.ndarray, truth: np.ndarray, seen: int, delta: float) 
     old = truth < seen
     parts = [per_class_accuracy(predicted[part], truth[part]) for part in (old, ~old)]
     return float(2 * parts[0] * parts[1] / max(sum(parts), 1e-12))
-
-
-def split_network(backbone: Backbone, frozen_stages: int) -> tuple[nn.Module, nn.Module]:
-    """The frozen part and the rest, which trains."""
-    frozen, tail = split_frozen(backbone, frozen_stages)
-    return frozen, tail

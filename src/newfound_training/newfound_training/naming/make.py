@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make_names`: a namer of ImageNet's classifier and word vectors, without any training."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -58,16 +59,20 @@ def run_make_names(options: MakeOptions, run: Run) -> dict[str, Any]:
     """Write the checkpoint into `<out>/checkpoint`."""
     words = read_word_vectors(options.words)
     aliases = read_aliases(Path(options.aliases)) if options.aliases else {}
-    names = read_vocabulary(options)
+    names = read_vocabulary(options.vocabulary, object_names() if options.imagenet_names else ())
     network = imagenet_classifier()
     facts: dict[str, Any] = {}
-    config = NamingConfig(options.form, options.center, options.kept_classes)
-    encoder = NameEncoder(words, aliases)
-    model = _made(network, encoder, names, config, options)
+    model = naming_model(
+        network,
+        NameEncoder(words, aliases),
+        names,
+        NamingConfig(options.form, options.center, options.kept_classes),
+        sharpness=options.sharpness,
+        ridge=options.ridge,
+    )
     if options.data:
         fitted, facts = _calibrate(model, network, options)
-        config = replace(config, **fitted)
-        model = _made(network, encoder, names, config, options)
+        model.config = replace(model.config, **fitted)
     shares = model.own_vocabulary().shares
     facts |= {"span_share_mean": float(shares.mean()), "span_share_min": float(shares.min())}
     checkpoint = save_model(
@@ -89,23 +94,10 @@ def run_make_names(options: MakeOptions, run: Run) -> dict[str, Any]:
     return {"checkpoint": "checkpoint", "vocabulary": len(names), **facts}
 
 
-def _made(
-    network: ImageNetClassifier,
-    encoder: NameEncoder,
-    names: tuple[str, ...],
-    config: NamingConfig,
-    options: MakeOptions,
-) -> NamingModel:
-    return naming_model(
-        network, encoder, names, config, sharpness=options.sharpness, ridge=options.ridge
-    )
-
-
-def read_vocabulary(options: MakeOptions) -> tuple[str, ...]:
-    """The names of the vocabulary, each once."""
-    files = [Path(file) for file in options.vocabulary] or [HOUSEHOLD]
-    names = [name for file in files for name in read_names(file)]
-    names += object_names() if options.imagenet_names else ()
+def read_vocabulary(files: Sequence[str], more: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names of files, of the household's if there are none, and more names, each once."""
+    read = [read_names(Path(file)) for file in files] or [read_names(HOUSEHOLD)]
+    names = [name for part in (*read, more) for name in part]
     return tuple({plain_name(name): name for name in reversed(names)}.values())[::-1]
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`train_names`: CuMix on labelled images of several domains, into a checkpoint that names."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from newfound_core.errors import ConfigError
+from newfound_core.errors import ConfigError, DataError
 from newfound_core.models import save_model, write_model_card
 from newfound_core.naming import (
     MixingConfig,
@@ -18,13 +18,12 @@ from newfound_core.naming import (
     NamingModel,
     cumix_loss,
     read_aliases,
-    read_names,
     read_word_vectors,
 )
 from newfound_core.preprocessing import default_preprocessing
 from newfound_training.data import Pixels, load_pixels, open_images
 from newfound_training.data.sampling import split
-from newfound_training.naming.make import HOUSEHOLD
+from newfound_training.naming.make import read_vocabulary
 from newfound_training.places.data import BalancedBatches
 from newfound_training.running.command import Command, Run, require_same_images
 from newfound_training.running.options import CommonOptions, option
@@ -86,6 +85,11 @@ class NamesTask(Task):
         )
         of_domain = [self.training_set[images.domains[self.training_set] == d]
                      for d in range(len(images.domain_names))]  # fmt: skip
+        few = [name for name, rows in zip(images.domain_names, of_domain, strict=True)
+               if len(rows) < 2]  # fmt: skip
+        if few:
+            raise DataError(f"mixing needs two training images of every domain, but there are "
+                            f"fewer of {', '.join(few)}")  # fmt: skip
         self._batches = BalancedBatches(of_domain, options.batch_size, run.seed)
         self.model: NamingModel = build(options, images.class_names)
         self.model.to(run.device).to(memory_format=torch.channels_last)
@@ -134,8 +138,7 @@ def build(options: TrainNamesOptions, classes: tuple[str, ...]) -> NamingModel:
     """The model with the vectors of its classes and of its vocabulary."""
     aliases = read_aliases(Path(options.aliases)) if options.aliases else {}
     encoder = NameEncoder(read_word_vectors(options.words), aliases)
-    files = [Path(file) for file in options.vocabulary] or [HOUSEHOLD]
-    names = tuple(dict.fromkeys(n for file in files for n in read_names(file)))
+    names = read_vocabulary(options.vocabulary)
     seen, asked = encoder.encode(classes), encoder.encode(names)
     backbone = pretrained_backbone(options)
     model = NamingModel(backbone, len(classes), names, seen.vectors.shape[1], NamingConfig())
@@ -165,7 +168,7 @@ def run_train_names(options: TrainNamesOptions, run: Run) -> dict[str, Any]:
         run.out / "checkpoint",
         task.model,
         pixels.images.class_names,
-        replace(task.preprocessing),
+        task.preprocessing,
         provenance=run.provenance(facts),
         half=True,
         replace=True,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -21,6 +22,8 @@ def test_unseen_classes_in_an_unseen_domain(words, tree, tmp_path, undocumented)
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert undocumented("evaluate-names", result, [*result["summary"], "dark"]) == set()
     assert len(result["rows"]) == 5
+    # Of two seen classes none can play the unseen one.
+    assert "generalised" not in result["rows"][0]
     found = result["summary"]["cumix"]
     assert 0 <= found["unseen_domain"] <= 1
     assert 0 < found["mixed_share"] < 0.5
@@ -37,6 +40,23 @@ def test_unseen_classes_in_an_unseen_domain(words, tree, tmp_path, undocumented)
 def test_zero_shot_needs_words(tree, tmp_path, capsys):
     assert main(["evaluate-names", "--data", str(tree), "--out", str(tmp_path / "out")]) == 2
     assert "needs --words" in capsys.readouterr().err
+
+
+def test_seen_classes_must_leave_one_to_ask_for(words, tree, tmp_path, capsys):
+    classes = sorted({path.name for path in tree.glob("*/*")})
+    given = ("--data", tree, "--words", words, "--out", tmp_path / "out", "--seen", *classes)
+    assert main([str(v) for v in ("evaluate-names", *given, *FAST)]) == 2
+    assert "none is left to be asked for" in capsys.readouterr().err
+
+
+def test_a_domain_without_an_image_of_an_unseen_class_is_no_nan(words, tree, tmp_path, capsys):
+    data = shutil.copytree(tree, tmp_path / "data")
+    shutil.rmtree(data / "dark" / "red")
+    seen = sorted({path.name for path in tree.glob("*/*")} - {"red"})
+    given = ("--data", data, "--words", words, "--out", tmp_path / "out", "--seen", *seen)
+    more = ("--targets", "dark", "--methods", "conse", "--no-generalised")
+    assert main([str(v) for v in ("evaluate-names", *given, *more, *FAST)]) == 1
+    assert "no image of the classes asked for" in capsys.readouterr().err
 
 
 def test_known_classes_in_an_unseen_domain(tree, tmp_path):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -55,6 +56,28 @@ def test_a_name_without_a_vector_is_told(arguments, tmp_path, capsys):
     (tmp_path / "names.txt").write_text("teapott\n")
     assert main(arguments("--vocabulary", tmp_path / "names.txt")) == 1
     assert "similar: teapot" in capsys.readouterr().err
+
+
+def test_a_domain_of_one_image_and_a_single_class_are_refused(arguments, tree, tmp_path, capsys):
+    data = shutil.copytree(tree, tmp_path / "data")
+    for path in sorted((data / "dark").iterdir())[1:]:
+        shutil.rmtree(path)
+    for image in sorted(next((data / "dark").iterdir()).iterdir())[1:]:
+        image.unlink()
+    given = ("--data", data, "--validation-share", 0)
+    assert main(arguments(*given)) == 1
+    assert "fewer of dark" in capsys.readouterr().err
+    for domain in ("bright", "dark"):
+        shutil.copytree(tree / domain / "red", tmp_path / "one" / domain / "red")
+    assert main(arguments("--data", tmp_path / "one", out="class")) == 2
+    assert "two seen classes" in capsys.readouterr().err
+
+
+def test_one_name_in_two_files_is_one_name(arguments, stock, tmp_path):
+    (tmp_path / "more.txt").write_text("Red_Square\n")
+    assert main(arguments("--vocabulary", stock, tmp_path / "more.txt", "--iterations", 1)) == 0
+    model = load_model(tmp_path / "out" / "checkpoint").model
+    assert model.vocabulary == ("hammer", "teapot", "red square")
 
 
 @pytest.mark.parametrize("preset", preset_names("train-names"))
