@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from newfound_core.errors import DataError
+from newfound_core.errors import ConfigError, DataError
+from newfound_core.knowledge.labels import find_label, label_problem, normalise_label
 from newfound_core.learning.job import ClassAccuracy
 from newfound_core.metadata import Provenance
 from newfound_core.models import LoadedModel, save_model, write_model_card
@@ -51,6 +52,13 @@ class LearningConfig:
     held_out_share: float = 0.2  # of the images, to check the new class on
     distil_reference: bool = True  # keep the old network's answers on half of the reference frames
 
+    def __post_init__(self) -> None:
+        if self.variants < 0 or not 0 < self.held_out_share < 1:
+            raise ConfigError(
+                "variants must not be negative, and held_out_share between 0 and 1, got "
+                f"{self.variants} and {self.held_out_share}"
+            )
+
 
 @dataclass(frozen=True)
 class LearnedClass:
@@ -86,7 +94,7 @@ def learn_class(
     config = config or LearningConfig()
     network, preprocessing = loaded.model, loaded.metadata.preprocessing
     assert isinstance(network, SegmentationNetwork)
-    labels = check_labels(loaded.labels)
+    labels, label = check_labels(loaded.labels), normalise_label(label)
     _check_label(label, labels)
     pictures = _pictures(images, masks, preprocessing.size)
     for frame in reference:
@@ -144,12 +152,13 @@ def save_learned(directory: Path, learned: LearnedClass, loaded: LoadedModel, la
 
 
 def _check_label(label: str, labels: Sequence[str]) -> None:
-    if not isinstance(label, str) or not label.strip():
-        raise DataError(f"the label must be a non-empty text, got {label!r}")
-    if label in labels:
+    if problem := label_problem(label):
+        raise DataError(problem)
+    if (known := find_label(label, labels)) is not None:
         raise DataError(
-            f"{label!r} is known already: forget it first to learn it anew, or choose another name"
+            f"{known!r} is known already: forget it first to learn it anew, or choose another name"
         )
+    check_labels((*labels, label))
 
 
 def _pictures(
@@ -178,7 +187,8 @@ def _split(
     if len(positive) < FEWEST_IMAGES:
         raise DataError(
             f"{len(positive)} of {len(pictures)} masks show the class: at least {FEWEST_IMAGES} "
-            "are needed, one to learn from and one to hold out. The others are empty"
+            "are needed, one to learn from and one to hold out. The others have no pixel of value "
+            "1 (255 is not known)"
         )
     order = np.random.default_rng([seed, 5]).permutation(positive).tolist()
     count = min(max(1, round(share * len(positive))), len(positive) - 1)

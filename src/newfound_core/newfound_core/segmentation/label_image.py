@@ -48,16 +48,17 @@ def check_label_image(labels: np.ndarray, classes: int, where: str) -> np.ndarra
 
 def read_label_image(path: Path, classes: int) -> np.ndarray:
     """A PNG of class numbers, grey or with a palette, checked."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
         with Image.open(path) as image:
             if image.mode not in ("L", "P", "1"):
                 raise DataError(
-                    f"{path} has colours ({image.mode}), but a label image has one number a pixel"
+                    f"{path} has pixels of mode {image.mode}, but a label image has 8 bits a "
+                    "pixel, grey or with a palette"
                 )
             values = np.array(image)
-    except (OSError, UnidentifiedImageError, ValueError) as error:
+    except (OSError, Image.DecompressionBombError, ValueError) as error:
         raise DataError(f"{path} cannot be read as a label image: {error}") from error
     return check_label_image(values.astype(np.uint8), classes, str(path))
 

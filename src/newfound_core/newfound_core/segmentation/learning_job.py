@@ -102,7 +102,7 @@ def save(directory: Path, learned: Learned, start: Start, label: str) -> None:
     save_learned(directory, learned, start.loaded, label)
     write_reference(directory, [*start.reference, *learned.frames])
     copy_taught(start.folder, directory)
-    write_taught(directory, learned.labels.index(label), learned.pictures)
+    write_taught(directory, len(learned.labels) - 1, learned.pictures)
 
 
 def _picture(path: Path, mask: Path) -> LabelledImage:

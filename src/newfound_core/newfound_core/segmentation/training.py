@@ -75,12 +75,14 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         if self.rule not in RULES:
             raise ConfigError(f"rule must be one of {', '.join(RULES)}, got {self.rule!r}")
-        if min(self.iterations, self.batch_size, self.save_every) < 1 or self.frozen < 0:
-            raise ConfigError(f"iterations, batch_size, save_every must be positive, got {self}")
+        for name in ("iterations", "batch_size", "save_every"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in (
             "learning_rate",
             "head_factor",
             "weight_decay",
+            "frozen",
             "distillation",
             "power",
             "balance",
@@ -115,7 +117,8 @@ def _check_step(present: np.ndarray, old: int, classes: int) -> None:
     missing = sorted(set(range(old, classes)) - set(present.tolist()))
     if missing:
         raise DataError(
-            f"no pixel shows the new class number {missing[0]}: every new class needs some"
+            f"no pixel shows the new class number {missing[0]}: every new class needs some that "
+            "are left when its labels are reduced to the network's size"
         )
     if not set(range(old)) & set(present.tolist()):
         raise DataError(
@@ -219,6 +222,8 @@ class _Step:
 def class_weights(shares: np.ndarray, power: float) -> Tensor:
     """Weights in proportion to a class's share of the pixels to minus a power, 1 on average."""
     present = shares > 0
+    if not present.any():  # no pixel counts, and none may make the loss NaN
+        return torch.ones(len(shares))
     weights = np.where(present, np.where(present, shares, 1.0) ** -power, 0.0)
     return torch.from_numpy(weights / (weights * shares).sum()).float()
 

@@ -19,6 +19,7 @@ from newfound_core.segmentation.class_learning import (
     save_learned,
     split_reference,
 )
+from newfound_core.segmentation.growth import without_class
 from newfound_core.segmentation.metrics import Confusion
 from newfound_core.segmentation.samples import LabelledImage, compute_samples
 from newfound_core.segmentation.segmenter import Segmenter
@@ -145,11 +146,30 @@ def test_pixels_that_are_not_known_are_not_learned(trained):
 
 @pytest.mark.parametrize(
     ("label", "message"),
-    [("red", "known already"), ("background", "known already"), (" ", "non-empty text")],
+    [
+        ("red", "'red' is known already"),
+        ("Red", "'red' is known already"),
+        ("Background", "'background' is known already"),
+        (" ", "is empty"),
+        ("red ", "ends with a space"),
+        ("a\nb", "cannot be printed"),
+        (300 * "x", "at most 100"),
+    ],
 )
-def test_a_class_that_exists_is_refused(trained, label, message):
+def test_a_class_that_exists_or_has_no_usable_name_is_refused(trained, label, message):
     with pytest.raises(DataError, match=message):
         learn(trained, label=label)
+
+
+def test_a_network_that_knows_nothing_learns_its_first_class(trained, tmp_path):
+    model = trained.model
+    for _ in LABELS[1:]:
+        model = without_class(model, 1)
+    folder = save_model(tmp_path / "nothing", model, ("background",), PREPROCESSING)
+    longer = replace(LEARNING, training=replace(TRAINING, iterations=100))
+    learned = learn(load_model(folder), config=longer)
+    assert learned.labels == ("background", "yellow")
+    assert learned.accuracy["yellow"].after > 0.1
 
 
 def test_one_image_is_too_few(trained):
@@ -229,8 +249,12 @@ def test_a_new_class_without_a_pixel_and_a_loss_that_explodes_are_reported(train
 def test_options_that_make_no_sense_are_refused(trained):
     with pytest.raises(ConfigError, match="rule must be one of"):
         TrainingConfig(rule="magic")
-    with pytest.raises(ConfigError, match="positive"):
+    with pytest.raises(ConfigError, match="iterations must be at least 1, got 0"):
         TrainingConfig(iterations=0)
+    with pytest.raises(ConfigError, match="frozen must not be negative, got -1"):
+        TrainingConfig(frozen=-1)
+    with pytest.raises(ConfigError, match="variants must not be negative"):
+        LearningConfig(variants=-1)
     images = [LabelledImage(*scene(["red"], 0))]
     samples = compute_samples(trained.model, images, PREPROCESSING, frozen=1)
     with pytest.raises(ConfigError, match="1 frozen parts, not 0"):

@@ -72,6 +72,12 @@ def test_balanced_weights_are_1_on_average_and_larger_for_rare_classes():
     assert class_weights(shares, 0.0).numpy()[[0, 2, 3]] == pytest.approx([1, 1, 1])
 
 
+def test_balanced_weights_of_no_pixel_leave_the_loss_zero():
+    weights = class_weights(np.zeros(CLASSES), 0.5)
+    labels = torch.full((1, 2, 2), 255, dtype=torch.uint8)
+    assert unbiased_cross_entropy(torch.randn(1, CLASSES, 2, 2), labels, OLD, weights) == 0
+
+
 def test_the_old_background_may_be_any_new_class(pixels):
     logits, before, _ = pixels
     terms = []

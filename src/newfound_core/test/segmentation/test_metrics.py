@@ -94,8 +94,14 @@ def test_a_picture_or_a_broken_file_is_no_label_image(tmp_path):
     from PIL import Image
 
     Image.fromarray(np.zeros((2, 2, 3), np.uint8)).save(tmp_path / "rgb.png")
+    Image.fromarray(np.zeros((2, 2), np.uint16)).save(tmp_path / "deep.png")
+    Image.new("1", (20_000, 20_000)).save(tmp_path / "huge.png")
     (tmp_path / "broken.png").write_bytes(b"no")
-    with pytest.raises(DataError, match="has colours"):
+    with pytest.raises(DataError, match=r"pixels of mode RGB, .* 8 bits a pixel"):
         read_label_image(tmp_path / "rgb.png", 2)
+    with pytest.raises(DataError, match=r"pixels of mode I;16, .* 8 bits a pixel"):
+        read_label_image(tmp_path / "deep.png", 2)
+    with pytest.raises(DataError, match="400000000 pixels"):
+        read_label_image(tmp_path / "huge.png", 2)
     with pytest.raises(DataError, match="cannot be read"):
         read_label_image(tmp_path / "broken.png", 2)

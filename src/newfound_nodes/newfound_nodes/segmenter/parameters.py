@@ -29,7 +29,7 @@ _SHARED = (
     "learning_threads",
     "learning_niceness",
 )
-# Off unless asked for: what ONDA does to segmentation was not measured.
+# Off unless asked for: it gained two points in the one light it was measured in.
 _ADAPTATION = tuple(
     replace(parameter, default=False) if parameter.name == "adapt" else parameter
     for parameter in AdaptiveClassifier.PARAMETERS

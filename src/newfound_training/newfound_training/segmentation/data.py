@@ -43,6 +43,7 @@ VOC = (
     "train", "tvmonitor",
 )  # fmt: skip
 IGNORED = ("unlabelled",)  # names of what is no class
+_SUFFIXES = (".jpg", ".jpeg", ".png")
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ def open_labelled(root: Path, layout: Layout, block: int, every: int) -> Labelle
     Without folders or lists that say otherwise, the first of every `every` blocks of `block`
     neighbouring pictures is tested on: neighbours show the same scene.
     """
+    if not root.is_dir():
+        raise DataError(f"{root} is not a folder")
     if layout == "voc":
         return _voc(root)
     names = _names(root) if layout == "tree" else {"nyu": NYU, "camvid": CAMVID}[layout]
@@ -106,7 +109,10 @@ def open_labelled(root: Path, layout: Layout, block: int, every: int) -> Labelle
     training = tuple(f for f, t in zip(files, tested, strict=True) if not t)
     test_files = tuple(f for f, t in zip(files, tested, strict=True) if t)
     if not training:
-        raise DataError(f"{root} has {len(files)} pictures, no more than one block of {block}")
+        raise DataError(
+            f"{root} has {len(files)} pictures, no more than one block of {block}, and the first "
+            "block is tested on: give a smaller --block"
+        )
     return LabelledSet(names, training, test_files)
 
 
@@ -115,16 +121,25 @@ def _names(root: Path) -> tuple[str, ...]:
     if not path.is_file() and (root / "train" / path.name).is_file():
         path = root / "train" / path.name  # as the simulator writes it
     names = read_json(path).get("classes") if path.is_file() else None
-    if not isinstance(names, list) or not all(isinstance(n, str) and n for n in names):
-        raise DataError(f'{path} must be {{"classes": [names in the order of their numbers]}}')
+    if (
+        not (isinstance(names, list) and names)
+        or not all(isinstance(n, str) and n for n in names)
+        or len(set(names)) != len(names)
+    ):
+        raise DataError(
+            f'{path} must be {{"classes": [different names in the order of their numbers]}}'
+        )
     return tuple(names)
 
 
 def read_pairs(folder: Path) -> tuple[LabelledFile, ...]:
     """The images of a folder with their label images, in the order of their names."""
-    images = [p for p in sorted((folder / "images").glob("*")) if p.suffix in (".jpg", ".png")]
+    files = sorted((folder / "images").glob("*"))
+    images = [file for file in files if file.suffix.lower() in _SUFFIXES]
     if not images:
-        raise DataError(f"{folder / 'images'} has no .jpg or .png: see the layouts in --help")
+        raise DataError(
+            f"{folder / 'images'} has none of {', '.join(_SUFFIXES)}: see docs/segmentation.md"
+        )
     return tuple(_pair(image, folder / "labels" / f"{image.stem}.png") for image in images)
 
 
@@ -142,6 +157,8 @@ def _voc(root: Path) -> LabelledSet:
         if not path.is_file():
             raise DataError(f"{path} is missing: this is not the layout of Pascal VOC")
         stems = path.read_text(encoding="utf-8").split()
+        if not stems:
+            raise DataError(f"{path} names no picture")
         parts.append(
             tuple(
                 _pair(root / "JPEGImages" / f"{s}.jpg", root / "SegmentationClass" / f"{s}.png")

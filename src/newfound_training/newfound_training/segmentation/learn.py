@@ -94,7 +94,7 @@ def run_learn_segment(options: LearnSegmentOptions, run: Run) -> dict[str, Any]:
         write_reference(checkpoint, reference)
         copy_taught(Path(options.checkpoint), checkpoint)
         small = [reduced(p, loaded.metadata.preprocessing.size) for p in pictures]
-        write_taught(checkpoint, learned.labels.index(options.label), small)
+        write_taught(checkpoint, len(learned.labels) - 1, small)
     _log.info("%s: %s %s", options.label, state, message)
     return {
         "state": str(state),

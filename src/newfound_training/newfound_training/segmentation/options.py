@@ -52,6 +52,7 @@ class PixelOptions(RunOptions):
             raise ConfigError(
                 "test_every must be at least 2, variants and frozen_stages 0 or more"
             )
+        self.first_training(0)  # refused before anything is computed
 
     def labelled(self) -> LabelledSet:
         """The data."""
@@ -139,10 +140,16 @@ class EvaluateSegmentationOptions(PixelOptions):
         super().__post_init__()
         if min(self.seeds, self.iterations, self.reference) < 1:
             raise ConfigError("seeds, iterations and reference must be at least 1")
-        if self.negatives < 0:
-            raise ConfigError(f"negatives must not be negative, got {self.negatives}")
-        if len(self.steps) == 1:
-            raise ConfigError("steps must name at least two steps")
+        for name in ("negatives", "images_per_step", "further_frozen_stages"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
+        if not 0 <= self.least_share <= 1:
+            raise ConfigError(f"least_share must be in [0, 1], got {self.least_share}")
+        if len(self.steps) == 1 or not all(self.step_classes()):
+            raise ConfigError(
+                f"steps must name at least two steps of a class or more, got {self.steps}"
+            )
+        self.further_training("mib", 0)
         classes = [name for step in self.step_classes() for name in step]
         if len(set(classes)) != len(classes):
             raise ConfigError(f"a class can be learned in one step only, got {self.steps}")

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from newfound_core.errors import ConfigError
+from newfound_core.errors import ConfigError, DataError
 from newfound_core.frozen_features import frozen_parts
 from newfound_core.models import save_model, write_model_card
 from newfound_core.preprocessing import Preprocessing, default_preprocessing
@@ -20,7 +20,7 @@ from newfound_core.segmentation import BACKGROUND
 from newfound_core.segmentation.label_image import check_labels
 from newfound_core.segmentation.network import SegmentationNetwork
 from newfound_core.segmentation.reference import write_reference
-from newfound_core.segmentation.samples import LabelledImage, reduced
+from newfound_core.segmentation.samples import LabelledImage, Samples, reduced
 from newfound_core.segmentation.training import fit
 from newfound_training.running.command import Command, Run, require_same_data
 from newfound_training.segmentation.data import IGNORED, LabelledSet
@@ -73,6 +73,7 @@ def _train(
     held_out = stored_samples(
         network, data, data.test, preprocessing, variants=0, name="test", **common
     )
+    _require_shown(samples, held_out, labels, data)
     config = options.first_training(run.seed)
     with tqdm(total=config.iterations, desc="training", disable=None) as bar:
         fit(
@@ -93,6 +94,20 @@ def _train(
         "iou": {n: float(v) for n, v in zip(labels, iou, strict=True) if not np.isnan(v)},
         "confidence": confidence,
     }
+
+
+def _require_shown(
+    samples: Samples, held_out: Samples, labels: tuple[str, ...], data: LabelledSet
+) -> None:
+    """A DataError where no class is shown; a warning for one that cannot be learned."""
+    table = data.table(labels)
+    learned, tested = (set(np.unique(table[s.labels]).tolist()) for s in (samples, held_out))
+    known = set(range(1, len(labels)))
+    for shown, use in ((learned, "trained"), (tested, "tested")):
+        if not known & shown:
+            raise DataError(f"no pixel of the pictures {use} on is labelled as one of the classes")
+    if missing := [labels[number] for number in sorted(known - learned)]:
+        _log.warning("not learned, since no picture trained on shows it: %s", ", ".join(missing))
 
 
 def trained_layers(network: SegmentationNetwork, frozen: int) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import cv2
 import numpy as np
 import pytest
 
@@ -154,11 +155,36 @@ def test_one_class_is_taught_from_a_few_masks(labelled, tmp_path, undocumented):
         (["--steps", "red", "red"], "in one step only"),
         (["--steps", "red", "purple"], "no class 'purple'"),
         (["--test-every", "1"], "at least 2"),
+        (["--steps", "red", ","], "of a class or more"),
+        (["--images-per-step", "-5"], "images_per_step must not be negative"),
+        (["--further-frozen-stages", "-4"], "further_frozen_stages must not be negative"),
+        (["--least-share", "2"], "least_share must be in [0, 1]"),
+        (["--distillation", "-1"], "distillation must not be negative"),
+        (["--first-lr", "-1"], "learning_rate must not be negative"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(labelled, tmp_path, capsys, more, message):
+def test_options_that_make_no_sense_are_refused_at_once(labelled, tmp_path, capsys, more, message):
     assert evaluate(labelled, tmp_path / "out", *more) == 2
     assert message in capsys.readouterr().err
+    assert not (tmp_path / "out" / "samples").exists()
+
+
+def relabel(data, change):
+    for path in (data / "labels").glob("*.png"):
+        labels = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
+        cv2.imwrite(str(path), change(labels))
+
+
+def test_data_that_show_no_class_are_refused(labelled, tmp_path, capsys):
+    relabel(labelled, lambda labels: np.full_like(labels, 255))
+    assert train(labelled, tmp_path / "out", "--balance", "0.5") == 1
+    assert "no pixel of the pictures trained on is labelled" in capsys.readouterr().err
+
+
+def test_a_class_that_no_picture_shows_is_told(labelled, tmp_path, caplog):
+    relabel(labelled, lambda labels: np.where(labels == 3, 0, labels).astype(np.uint8))
+    assert train(labelled, tmp_path / "out", "--balance", "0.5") == 0
+    assert "no picture trained on shows it: blue" in caplog.text
 
 
 def test_a_learner_that_is_killed_goes_on_and_ends_with_the_same_weights(labelled, tmp_path):

@@ -57,13 +57,30 @@ def test_the_names_of_nyu_are_forty():
     [
         (lambda f: (f / "classes.json").unlink(), "names in the order"),
         (lambda f: (f / "labels" / "003.png").unlink(), r"003\.png is missing"),
-        (lambda f: (f / "images").rename(f / "other"), "has no .jpg or .png"),
+        (lambda f: (f / "images").rename(f / "other"), "has none of .jpg, .jpeg, .png"),
+        (lambda f: (f / "classes.json").write_text('{"classes": []}'), "different names"),
+        (lambda f: (f / "classes.json").write_text('{"classes": ["a", "a"]}'), "different names"),
+        (lambda f: f.rename(f.with_name("moved")), "is not a folder"),
     ],
 )
 def test_what_is_missing_is_named(labelled, spoil, message):
     spoil(labelled)
     with pytest.raises(DataError, match=message):
         open_labelled(labelled, "tree", 3, 4)
+
+
+def test_images_of_a_camera_with_capital_suffixes_count(labelled):
+    path = labelled / "images" / "005.jpg"
+    path.rename(path.with_suffix(".JPG"))
+    assert len(open_labelled(labelled, "tree", 3, 4).training) == 18
+
+
+def test_a_list_of_voc_without_a_picture_is_named(tmp_path):
+    lists = tmp_path / "ImageSets" / "Segmentation"
+    lists.mkdir(parents=True)
+    (lists / "train.txt").write_text("")
+    with pytest.raises(DataError, match=r"train\.txt names no picture"):
+        open_labelled(tmp_path, "voc", 10, 5)
 
 
 def test_a_damaged_image_and_labels_of_another_size_are_named(labelled):
