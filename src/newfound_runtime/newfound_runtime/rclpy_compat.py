@@ -54,9 +54,9 @@ def answer_impossible_transitions(node: Any) -> None:
         try:
             return change_state(request, response)
         except rclpy_implementation.RCLError:
-            wish = request.transition.label or request.transition.id
+            wanted = request.transition.label or request.transition.id
             here = current_state(node)[1]
-            node.get_logger().warning(f"transition '{wish}' is not possible in '{here}'")
+            node.get_logger().warning(f"transition '{wanted}' is not possible in '{here}'")
             response.success = False
             return response
 

@@ -178,8 +178,8 @@ def test_a_known_class_is_given_further_views_when_the_request_says_so(robot, ca
     images = [jpeg(square((225, 60, 50), number)) for number in range(4)]
     refused = call(srv.AddUnknownClass, "add_unknown_class", label="red", images=images)
     assert refused.result == refused.RESULT_LABEL_EXISTS
-    wish = {"label": "red", "images": images, "extend": True}
-    assert call(srv.AddUnknownClass, "add_unknown_class", **wish).result == 0
+    request = {"label": "red", "images": images, "extend": True}
+    assert call(srv.AddUnknownClass, "add_unknown_class", **request).result == 0
     before = robot.session.in_use.version
     eventually(lambda: robot.session.in_use.version > before, "extended")
     assert labels(robot) == ["red", "green", "blue"]

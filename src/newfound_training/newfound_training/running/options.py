@@ -8,6 +8,7 @@ Where a value comes from, the later ones winning:
 
 import argparse
 import dataclasses
+import math
 import re
 import types
 from collections.abc import Mapping, Sequence
@@ -206,9 +207,11 @@ def _checked(name: str, hint: Any, value: Any) -> Any:
             raise wrong
         return value
     if hint is float and type(value) is int:
-        return float(value)
+        value = float(value)
     if type(value) is not hint:
         raise wrong
+    if hint is float and not math.isfinite(value):
+        raise ConfigError(f"{name} must be a finite number, got {value}")
     return value
 
 

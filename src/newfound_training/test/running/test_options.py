@@ -80,6 +80,8 @@ def test_flags_can_be_lists_and_switches():
         ("steps: many", "steps must be of type int, got 'many'"),
         ("steps: 1.5", "steps must be of type int"),
         ("steps: true", "steps must be of type int"),
+        ("rate: .nan", "rate must be a finite number, got nan"),
+        ("rate: -.inf", "rate must be a finite number, got -inf"),
         ("names: x", "names must be a list, each of type str"),
         ("kinds: [a, c]", "kinds must be one of a, b"),
         ("kind: c", "kind must be one of a, b"),
