@@ -405,7 +405,7 @@ def test_a_node_without_its_checkpoint_leaves_the_others_of_its_container_alone(
         "-m", "newfound_runtime.container", "--ros-args", "--params-file", str(file)
     )
     ros.becomes_active("/place_categorizer")
-    assert ros.state(NODE) == UNCONFIGURED
+    eventually(lambda: ros.state(NODE) == UNCONFIGURED)
     container.send_signal(signal.SIGINT)
     text, _ = container.communicate(timeout=60)
     assert container.returncode == 0

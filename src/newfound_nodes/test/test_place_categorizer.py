@@ -122,7 +122,7 @@ def test_an_impossible_probability_of_change_is_refused(ros, running, value):
 def test_a_checkpoint_of_another_method_keeps_the_node_unconfigured(ros, checkpoint):
     ros.add(PlaceCategorizer, checkpoint=str(checkpoint("source")))
     eventually(lambda: ros.warnings("place_categorizer"))
-    assert ros.state("/place_categorizer") == UNCONFIGURED
+    eventually(lambda: ros.state("/place_categorizer") == UNCONFIGURED)
     [line] = ros.warnings("place_categorizer")
     assert "method 'source', but bn or bsf or wbn is needed" in line
 

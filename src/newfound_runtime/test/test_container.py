@@ -116,8 +116,8 @@ def test_a_node_that_fails_to_load_or_process_leaves_the_others_running(ros, con
     for number in range(5):
         camera.publish(image(number=number))
         eventually(lambda n=number: answers and answers[-1].stamp.sec == n)
-    assert ros.state("/loads_not") == UNCONFIGURED
-    assert ros.state("/wrong") == UNCONFIGURED
+    eventually(lambda: ros.state("/loads_not") == UNCONFIGURED)
+    eventually(lambda: ros.state("/wrong") == UNCONFIGURED)
     assert ros.state("/processes_not") == ACTIVE
     text = output(process)
     assert re.search("asked to fail in load", text)

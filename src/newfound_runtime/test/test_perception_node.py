@@ -94,7 +94,7 @@ def test_shutdown_ends_the_worker(ros):
 def test_a_load_that_raises_leaves_the_node_unconfigured_with_a_traceback(ros):
     node = ros.add(Echo, fail_in="load")
     eventually(lambda: ros.logged("asked to fail in load"), "traceback in the log")
-    assert ros.state("/echo") == UNCONFIGURED
+    eventually(lambda: ros.state("/echo") == UNCONFIGURED)
     assert ros.set("/echo", fail_in="").successful
     assert ros.change("/echo", "configure")
     assert node.state() == INACTIVE
@@ -174,7 +174,7 @@ def test_a_live_parameter_takes_effect_with_the_next_frame(ros, stream):
 def test_a_wrong_value_in_the_parameter_file_keeps_the_node_unconfigured_but_alive(ros):
     node = ros.add(Echo, seconds="long", mood="sad")
     eventually(lambda: ros.logged("not configured"), "the reason in the log")
-    assert ros.state("/echo") == UNCONFIGURED
+    eventually(lambda: ros.state("/echo") == UNCONFIGURED)
     assert ros.set("/echo", seconds=0.5).successful
     assert not ros.change("/echo", "configure")
     assert ros.set("/echo", mood="calm").successful

@@ -27,7 +27,11 @@ class BasicBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The map after the block."""
         y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
-        return self.relu(y + self.downsample(x))
+        # A 1x1 convolution with a stride, written without one: oneDNN's gradient of it is wrong
+        # and overwrites memory below 16 channels in channels_last (oneDNN issue 6035).
+        step = self.conv1.stride[0]
+        kept = x[..., ::step, ::step] if step > 1 else x
+        return self.relu(y + self.downsample(kept))
 
 
 class CifarResNet(nn.Module):
@@ -61,9 +65,7 @@ class CifarResNet(nn.Module):
 def _stage(before: int, after: int, count: int, stride: int) -> nn.Sequential:
     shortcut = None
     if stride != 1 or before != after:
-        shortcut = nn.Sequential(
-            nn.Conv2d(before, after, 1, stride=stride, bias=False), nn.BatchNorm2d(after)
-        )
+        shortcut = nn.Sequential(nn.Conv2d(before, after, 1, bias=False), nn.BatchNorm2d(after))
     rest = [BasicBlock(after, after) for _ in range(count - 1)]
     return nn.Sequential(BasicBlock(before, after, stride, shortcut), *rest)
 

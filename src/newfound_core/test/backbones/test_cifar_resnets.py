@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import copy
+
 import pytest
 import torch
 from torchvision.models import resnet
@@ -14,6 +16,19 @@ def test_the_basic_block_is_torchvisions():
     theirs.load_state_dict(ours.state_dict())
     x = torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(1))
     assert torch.equal(ours(x), theirs(x))
+
+
+def test_gradients_of_a_narrow_network_are_right_in_channels_last():
+    torch.manual_seed(0)
+    network = build_backbone("cifar_resnet8", width=0.25).eval()
+    exact = copy.deepcopy(network).double()
+    images = torch.randn(16, 3, 32, 32)
+    exact(images.double()).square().sum().backward()
+    network.to(memory_format=torch.channels_last)
+    network(images.contiguous(memory_format=torch.channels_last)).square().sum().backward()
+    for (name, ours), right in zip(network.named_parameters(), exact.parameters(), strict=True):
+        error = (ours.grad - right.grad).norm() / right.grad.norm()
+        assert error < 1e-4, name
 
 
 def test_cifar_networks_keep_a_small_image_large():

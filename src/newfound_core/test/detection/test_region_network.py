@@ -76,7 +76,7 @@ def test_it_learns_where_things_are_and_how_well_its_boxes_fit(refined):
     boxes = [torch.tensor([[8.0, 8, 24, 24]]), torch.tensor([[20.0, 24, 36, 40]])]
     for image, ((left, top, right, bottom),) in zip(images, boxes, strict=True):
         image[:, int(top) : int(bottom), int(left) : int(right)] = 1
-    steps = 120  # a third of that is enough on some processors, and not on others
+    steps = 120
     optimizer = torch.optim.Adam(network.parameters(), 0.01)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     network.train()
