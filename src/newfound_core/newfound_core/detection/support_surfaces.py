@@ -15,7 +15,7 @@ import numpy as np
 from newfound_core.detection.depth_geometry import Surfaces
 
 Direction = tuple[float, float, float]
-_PLANES, _HYPOTHESES, _SPACING = 4, 48, 5
+_PLANES, _HYPOTHESES, _SPACING, _RANKING = 4, 48, 5, 3
 _UNEVEN = 0.006  # m: tables are not planes
 _LEAST = 0.02  # share of the measured points that a plane must hold
 _PARALLEL = 0.94  # cosine of 20 degrees
@@ -41,11 +41,11 @@ def find_planes(surfaces: Surfaces) -> list[Plane]:
     grid = np.s_[_SPACING // 2 :: _SPACING, _SPACING // 2 :: _SPACING]
     w = surfaces.inverse[grid]
     rays = np.stack(
-        np.broadcast_arrays(surfaces.x[grid[1]], surfaces.y[grid[0], None], np.float32(1)), -1
+        np.broadcast_arrays(surfaces.x[grid[1]], surfaces.y[grid[0], None], np.float32(1))
     )
     use = w > 0
-    w, rays = w[use], rays[use]
-    normals = surfaces.normals[(slice(None), *grid)][:, use].T
+    w, rays = w[use], rays[:, use]
+    normals = surfaces.normals[(slice(None), *grid)][:, use]
     total, found = len(w), []
     generator = np.random.default_rng(0)
     for _ in range(_PLANES):
@@ -54,10 +54,10 @@ def find_planes(surfaces: Surfaces) -> list[Plane]:
             break
         plane = _plane(surfaces, fitted[0])
         found.append(plane)
-        away = np.abs(1 - (rays @ fitted[0]) / w) * plane.distance > 2 * _UNEVEN + (
+        away = np.abs(1 - _dot(fitted[0], rays) / w) * plane.distance > 2 * _UNEVEN + (
             6 * plane.distance * surfaces.noise / w
         )
-        w, rays, normals = w[away], rays[away], normals[away]
+        w, rays, normals = w[away], rays[:, away], normals[:, away]
     return found
 
 
@@ -72,32 +72,42 @@ def _ransac(
     if len(w) < 60:
         return None
     tried = generator.integers(len(w), size=_HYPOTHESES)
-    chosen = normals[tried]
+    chosen = normals[:, tried]
     # The plane through a point with normal n: (a, b, c) = n w / (n . ray)
-    facing = (chosen * rays[tried]).sum(1)
+    facing = (chosen * rays[:, tried]).sum(0)
     fit = facing < -0.05
     if not fit.any():
         return None
-    chosen, planes = chosen[fit], (chosen * (w[tried] / np.minimum(facing, -1e-6))[:, None])[fit]
-    near = np.abs(planes @ rays.T - w) < _tolerance(w, planes, noise)
-    agree = near & (chosen @ normals.T > 0.9)
+    chosen, planes = chosen[:, fit], (chosen * w[tried] / np.minimum(facing, -1e-6))[:, fit]
+    some = np.s_[..., ::_RANKING]
+    near = _near(planes[..., None], w[some], rays[some], noise)
+    agree = near & (_dot(chosen[..., None], normals[some]) > 0.9)
     best = int(np.count_nonzero(agree, axis=1).argmax())
-    plane, inliers = planes[best], agree[best]
+    plane = planes[:, best]
+    inliers = _near(plane, w, rays, noise) & (_dot(chosen[:, best], normals) > 0.9)
     for _ in range(3):  # one point's normal is a beginning; all of those that agree are better
         if inliers.sum() < 20:
             return None
-        a = rays[inliers].astype(np.float64)
-        plane = np.linalg.lstsq(a.T @ a, a.T @ w[inliers], rcond=None)[0].astype(np.float32)
-        facing_plane = normals @ (-plane / np.linalg.norm(plane)) > 0.85
-        near = np.abs(rays @ plane - w) < _tolerance(w, plane[None], noise)[0]
-        inliers = near & facing_plane
+        a = rays[:, inliers].astype(np.float64)
+        plane = np.linalg.solve(a @ a.T, a @ w[inliers]).astype(np.float32)
+        facing_plane = _dot(-plane / np.linalg.norm(plane), normals) > 0.85
+        inliers = _near(plane, w, rays, noise) & facing_plane
     return plane, inliers
 
 
-def _tolerance(w: np.ndarray, planes: np.ndarray, noise: float) -> np.ndarray:
-    """In inverse depth: unevenness, and noise; [planes, N]."""
-    uneven = np.float32(_UNEVEN) * np.linalg.norm(planes, axis=1)
-    return np.float32(3 * noise) + uneven[:, None] * w
+def _dot(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Product over the first axis, of length 3.
+
+    A product of matrices would be shared out among threads, which wait for each other on a
+    processor that is busy, as that of a robot is: 30 ms of a frame instead of 6.
+    """
+    return one[0] * other[0] + one[1] * other[1] + one[2] * other[2]
+
+
+def _near(plane: np.ndarray, w: np.ndarray, rays: np.ndarray, noise: float) -> np.ndarray:
+    """Which points are on a plane, but for unevenness and noise; all in inverse depth."""
+    uneven = np.float32(_UNEVEN) * np.sqrt(_dot(plane, plane))
+    return np.abs(_dot(plane, rays) - w) < np.float32(3 * noise) + uneven * w
 
 
 def _plane(surfaces: Surfaces, plane: np.ndarray) -> Plane:
@@ -106,7 +116,7 @@ def _plane(surfaces: Surfaces, plane: np.ndarray) -> Plane:
     z, measured = surfaces.depth, surfaces.measured
     expected = plane[0] * surfaces.x + (plane[1] * surfaces.y + plane[2])[:, None]
     height = (np.float32(distance) - np.float32(distance) * expected * z) * measured
-    facing = (normal @ surfaces.normals.reshape(3, -1)).reshape(z.shape)
+    facing = _dot(normal, surfaces.normals)
     noise = np.float32(distance * surfaces.noise) * z
     away = np.abs(height)
     near = measured & (facing > 0.8)
