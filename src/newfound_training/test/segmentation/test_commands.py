@@ -192,7 +192,7 @@ def test_a_learner_that_is_killed_goes_on_and_ends_with_the_same_weights(labelle
     data = masks(tmp_path / "new", range(100, 106))
     common = [
         *("--checkpoint", tmp_path / "first" / "checkpoint", "--label", "blue", "--data", data),
-        *("--iterations", 120, "--frozen-stages", 0, "--variants", 1, "--max-accuracy-loss", 1),
+        *("--iterations", 60, "--frozen-stages", 0, "--variants", 1, "--max-accuracy-loss", 1),
     ]
     common = ["learn-segment", *map(str, common)]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
