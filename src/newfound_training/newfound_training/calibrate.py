@@ -22,6 +22,7 @@ from torch.nn import functional
 
 from newfound_core.calibration import calibration_error
 from newfound_core.checkpoint import MEMORY_NAME
+from newfound_core.classifier import Classifier
 from newfound_core.errors import ConfigError, DataError
 from newfound_core.models import LoadedModel, load_model, save_model, write_model_card
 from newfound_core.open_world.heads import HEADS
@@ -30,6 +31,7 @@ from newfound_core.open_world.learner import features_of
 from newfound_core.open_world.memory_store import load_memory, save_memory
 from newfound_core.open_world.metrics import auroc
 from newfound_core.open_world.model import OpenWorldModel
+from newfound_core.places import PlaceClassifier
 from newfound_core.rejection import EVIDENCE, Evidence, Rejection, RejectionConfig
 from newfound_training.data import ImageSet, open_images
 from newfound_training.data.images import image_files
@@ -81,6 +83,7 @@ class Measured:
     auroc_left_out: float  # against the same classes, taken away
     auroc_others: float | None  # against pictures of other things
     calibration_error: float
+    source_confidence: float  # mean probability of the most probable class, "unknown" being none
 
     @property
     def rank(self) -> float:
@@ -232,12 +235,14 @@ def measure(
     module.slope.fill_(slope)
     module.bias.fill_(bias)
     module.temperature.fill_(fit_temperature(seen.logits, labels))
-    confidence, answer = module(seen.features, seen.logits).exp().max(1)
+    probabilities = module(seen.features, seen.logits).exp()
+    confidence, answer = probabilities.max(1)
     return Measured(
         module,
         auroc(known, left_out) or 0.0,
         None if apart is None else auroc(known, apart),
         calibration_error(confidence, answer == labels) or 0.0,
+        float(probabilities[:, :-1].max(1).values.mean()),
     )
 
 
@@ -313,7 +318,9 @@ def _save(
     options: CalibrateOptions, run: Run, loaded: LoadedModel, best: Measured
 ) -> dict[str, Any]:
     model, metadata = loaded.model, loaded.metadata
+    assert isinstance(model, Classifier | PlaceClassifier)
     model.rejection = best.rejection.to(loaded.device)
+    model.source_confidence = best.source_confidence
     before = metadata.provenance
     metrics = {**before.metrics, **{f"rejection_{k}": v for k, v in _numbers(best).items()}}
     checkpoint = save_model(
@@ -339,6 +346,7 @@ def _numbers(measured: Measured) -> dict[str, float]:
         "auroc_left_out": measured.auroc_left_out,
         "auroc_others": measured.auroc_others,
         "calibration_error": measured.calibration_error,
+        "source_confidence": measured.source_confidence,
         "temperature": float(measured.rejection.temperature),
     }
     return {name: value for name, value in values.items() if value is not None}
@@ -354,7 +362,8 @@ COMMAND = Command(
         "chosen": "of a classifier, the kind of evidence that ranks known above unknown best",
         "evidence": "for max_logit, energy, distance, combined: auroc_left_out (against held-out "
         "images with\n      their class taken away), auroc_others (against the pictures of "
-        "--unknown), calibration_error (of images\n      of known classes) and temperature",
+        "--unknown), calibration_error (of images\n      of known classes), source_confidence "
+        "(mean probability of their most probable\n      class, for ONDA) and temperature",
         "held_out, others": "images measured on",
     },
 )

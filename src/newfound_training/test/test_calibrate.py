@@ -7,6 +7,9 @@ import torch
 from scipy.optimize import minimize
 
 from newfound_core.models import load_model
+from newfound_core.onda import OndaConfig
+from newfound_core.onda.statistics import NormalizationLayers
+from newfound_core.onda.watch import Watch
 from newfound_core.open_world.memory_store import load_memory
 from newfound_core.rejection import EVIDENCE
 from newfound_core.testing import tiny, tiny_open_world
@@ -50,6 +53,21 @@ def test_the_classifier_gets_one_more_answer_and_keeps_the_others(data, undocume
         for kind, v in result["evidence"].items()
     }
     assert result["chosen"] == max(ranks, key=ranks.get)
+
+
+@pytest.mark.parametrize("method", ["source", "bn"])
+def test_onda_is_told_how_sure_the_calibrated_classifier_is_on_images_held_out(data, method):
+    checkpoint = tiny(data / "model", method=method)
+    arguments = ["--checkpoint", str(checkpoint), "--data", str(data / "known")]
+    assert main(["calibrate", *arguments, "--out", str(data / "out")]) == 0
+    result = json.loads((data / "out" / "result.json").read_text())
+    model = load_model(data / "out" / "checkpoint").model
+    usual = model.source_confidence
+    assert usual == result["evidence"][result["chosen"]]["source_confidence"]
+    assert 1 / 3 / 2 < usual < 1
+    watch = Watch(NormalizationLayers(model), lambda output: getattr(output, "logits", output))
+    watch.restart(OndaConfig(confidence_drop=0.05))
+    assert watch.resting  # until the source has shown that it is less sure
 
 
 def test_a_class_without_images_and_a_second_calibration_are_refused(data, capsys):
