@@ -2,6 +2,7 @@
 """What every test can rely on: ROS that stays on this machine and in this run."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,11 @@ import pytest
 # mostly wait for each other, above all on a busy machine.
 os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Processes that tests start must hear Ctrl-C, also if this one runs in the background of a shell,
+# which lets it ignore that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOW = Path(__file__).with_name("tests") / "slow_tests.txt"
 

@@ -65,7 +65,7 @@ def test_a_class_is_learned_and_the_others_are_kept(trained, tmp_path):
     before = copy.deepcopy(trained.model.state_dict())
     reference = [LabelledImage(*scene(LABELS[1:], seed)) for seed in range(50, 54)]
     longer = replace(LEARNING, training=replace(TRAINING, iterations=100))
-    learned = learn(trained, config=longer, reference=reference)
+    learned = learn(trained, count=16, config=longer, reference=reference)
     assert learned.labels == (*LABELS, "yellow")
     assert learned.network.config.steps == (3, 1)
     assert all(t.equal(before[n]) for n, t in trained.model.state_dict().items())
