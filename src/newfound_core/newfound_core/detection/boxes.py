@@ -6,7 +6,7 @@ import numpy as np
 
 def areas(boxes: np.ndarray) -> np.ndarray:
     """The area of each of [N, 4] boxes; 0 where a side is not positive."""
-    sides = np.clip(boxes[:, 2:] - boxes[:, :2], 0, None)
+    sides = np.maximum(boxes[:, 2:] - boxes[:, :2], 0)
     return sides[:, 0] * sides[:, 1]
 
 
@@ -14,7 +14,7 @@ def intersections(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Area that every box of [N, 4] shares with every box of [M, 4], as [N, M]."""
     corner = np.maximum(one[:, None, :2], other[None, :, :2])
     opposite = np.minimum(one[:, None, 2:], other[None, :, 2:])
-    sides = np.clip(opposite - corner, 0, None)
+    sides = np.maximum(opposite - corner, 0)
     return sides[..., 0] * sides[..., 1]
 
 

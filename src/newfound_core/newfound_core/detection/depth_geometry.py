@@ -51,11 +51,11 @@ class Surfaces:
         return float(self.x[1] - self.x[0])
 
     def crop(self, rows: slice, columns: slice) -> "Surfaces":
-        """A part of the image."""
+        """A part of the image, copied: what runs over it again and again is faster dense."""
         return Surfaces(
-            self.inverse[rows, columns],
-            self.points[:, rows, columns],
-            self.normals[:, rows, columns],
+            self.inverse[rows, columns].copy(),
+            self.points[:, rows, columns].copy(),
+            self.normals[:, rows, columns].copy(),
             self.x[columns],
             self.y[rows],
             self.noise,
@@ -74,15 +74,39 @@ def measure_surfaces(depth: np.ndarray, camera: CameraView) -> Surfaces:
     rows = (np.arange(w.shape[0], dtype=np.float32) + 0.5) * stride / height
     x = ((columns - camera.centre_x) / camera.focal_x).astype(np.float32)
     y = ((rows - camera.centre_y) * (height / width / camera.focal_y)).astype(np.float32)
-    z = np.where(w > 0, 1 / np.maximum(w, np.float32(1e-6)), np.float32(0))
-    points = np.stack([z * x, z * y[:, None], z])
+    points = np.empty((3, *w.shape), np.float32)
+    z = masked(1 / np.maximum(w, np.float32(1e-6)), w > 0)
+    np.multiply(z, x, out=points[0])
+    np.multiply(z, y[:, None], out=points[1])
+    points[2] = z
     return Surfaces(w, points, _normals(w, x, y), x, y, noise)
 
 
 def inverse_depth(depth: np.ndarray) -> np.ndarray:
     """1/z, and 0 where nothing was measured."""
-    inverse = np.zeros(depth.shape, np.float32)
-    return np.divide(1, depth, out=inverse, where=depth > 0, casting="same_kind")
+    inverse = np.empty(depth.shape, np.float32)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        np.divide(1, depth, out=inverse, casting="same_kind")
+    return masked(inverse, depth > 0)
+
+
+def masked(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """The image [H, W] where the mask is, 0 elsewhere; several times as fast as `np.where`."""
+    return cv2.copyTo(image, mask.view(np.uint8))
+
+
+def paste(image: np.ndarray, mask: np.ndarray, onto: np.ndarray) -> None:
+    """Overwrite another image of the same type where the mask is: `np.copyto`, but faster."""
+    cv2.copyTo(image, mask.view(np.uint8), onto)
+
+
+def dot(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Product over the first axis.
+
+    A product of matrices would be shared out among threads, which wait for each other on a
+    processor that is busy, as that of a robot is: 30 ms of a frame instead of 6.
+    """
+    return np.einsum("i...,i...->...", one, other)
 
 
 def pixel_noise(depth: np.ndarray) -> float:
@@ -97,12 +121,12 @@ def _noise(rows: np.ndarray) -> float:
     sees the steps, and leaves out the borders of objects.
     """
     left, here, right = rows[:, :-2], rows[:, 1:-1], rows[:, 2:]
-    second = np.abs(left - 2 * here + right)[(left > 0) & (here > 0) & (right > 0)]
+    second = np.abs(left - 2 * here + right)[np.minimum(np.minimum(left, here), right) > 0]
     if not second.size:
         return 0.0
-    return float(np.partition(second, int(0.8 * second.size))[int(0.8 * second.size)]) / (
-        1.28 * 6**0.5
-    )
+    place = int(0.8 * second.size)
+    second.partition(place)
+    return float(second[place]) / (1.28 * 6**0.5)
 
 
 def _reduce(inverse: np.ndarray, stride: int, noise: float) -> np.ndarray:
@@ -116,20 +140,23 @@ def _reduce(inverse: np.ndarray, stride: int, noise: float) -> np.ndarray:
     height, width = (side // stride * stride for side in inverse.shape)
     second = stride // 2
     a, b, c, d = (
-        np.ascontiguousarray(inverse[down:height:stride, right:width:stride])
+        inverse[down:height:stride, right:width:stride].copy()
         for down in (0, second)
         for right in (0, second)
     )
     low, high = np.minimum(a, b), np.maximum(a, b)
     other_low, other_high = np.minimum(c, d), np.maximum(c, d)
-    nearest = np.maximum(high, other_high)
+    chosen = np.maximum(high, other_high)
     middle = np.maximum(np.minimum(high, other_high), np.maximum(low, other_low))
-    chosen = np.where(middle > 0, middle, nearest)
-    tolerance = _OUTLIER * chosen + 3 * np.float32(noise)
+    paste(middle, middle > 0, chosen)
+    tolerance = _OUTLIER * chosen
+    tolerance += 3 * np.float32(noise)
     total = np.zeros_like(chosen)
     for pixel in (a, b, c, d):
-        total += np.where(np.abs(pixel - chosen) < tolerance, pixel, chosen)
-    return total * np.float32(0.25)
+        paste(chosen, cv2.absdiff(pixel, chosen) >= tolerance, pixel)
+        total += pixel
+    total *= np.float32(0.25)
+    return total
 
 
 def _fill(inverse: np.ndarray, noise: float) -> np.ndarray:
@@ -137,15 +164,21 @@ def _fill(inverse: np.ndarray, noise: float) -> np.ndarray:
     kernel = np.ones((5, 5), np.uint8)
     for _ in range(2):
         valid = inverse > 0
-        if valid.all():
+        around = cv2.boxFilter(
+            valid.view(np.uint8), -1, (5, 5), normalize=False, borderType=cv2.BORDER_CONSTANT
+        )
+        holes = np.flatnonzero(~valid & (around >= 0.3 * kernel.size))
+        if not len(holes):
             break
-        share = cv2.blur(valid.astype(np.float32), (5, 5), borderType=cv2.BORDER_CONSTANT)
-        total = cv2.blur(inverse, (5, 5), borderType=cv2.BORDER_CONSTANT)
-        mean = total / np.maximum(share, 1e-6)
-        nearest = cv2.dilate(inverse, kernel)
-        farthest = cv2.erode(np.where(valid, inverse, np.float32(1e6)), kernel)
+        total = cv2.boxFilter(inverse, -1, (5, 5), normalize=False, borderType=cv2.BORDER_CONSTANT)
+        behind = np.full_like(inverse, 1e6)
+        paste(inverse, valid, behind)
+        mean = total.take(holes) / around.take(holes)
+        nearest = cv2.dilate(inverse, kernel).take(holes)
+        farthest = cv2.erode(behind, kernel).take(holes)
         edge = nearest - farthest > _OUTLIER * nearest + 6 * np.float32(noise)
-        inverse = np.where(valid | (share < 0.3), inverse, np.where(edge, farthest, mean))
+        inverse = inverse.copy()
+        inverse.ravel()[holes] = np.where(edge, farthest, mean)
     return inverse
 
 
@@ -158,7 +191,7 @@ def _smooth(inverse: np.ndarray, noise: float) -> tuple[np.ndarray, float]:
     size = 7 if noise > 3e-3 * typical else 5
     tolerance = 3 * noise + _FLATTEST * typical
     smooth = cv2.bilateralFilter(inverse, size, tolerance, size / 2.5)
-    return np.where(valid, smooth, np.float32(0)), noise / (0.3 * size)
+    return masked(smooth, valid), noise / (0.3 * size)
 
 
 def _normals(inverse: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -171,16 +204,22 @@ def _normals(inverse: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     np.subtract(smooth[: -2 * k], smooth[2 * k :], out=down[k:-k])
     across /= 2 * k * step_x
     down /= 2 * k * step_y
-    np.subtract(-across * x - down * y[:, None], inverse, out=along)
-    length = cv2.sqrt(across * across + down * down + along * along)
-    normals /= np.maximum(length, np.float32(1e-9))
+    np.multiply(across, x, out=along)
+    along += down * y[:, None]
+    along += inverse
+    np.negative(along, out=along)
+    normals /= np.maximum(cv2.sqrt(dot(normals, normals)), np.float32(1e-9))
     return normals
 
 
 def opening(
-    surfaces: Surfaces, row: np.ndarray, column: np.ndarray, to_row: np.ndarray, to: np.ndarray
+    surfaces: Surfaces, pixel: np.ndarray, to: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sine by which normals open from pixels to others, and the way between them [3, N]."""
-    way = surfaces.points[:, to_row, to] - surfaces.points[:, row, column]
-    turn = ((surfaces.normals[:, to_row, to] - surfaces.normals[:, row, column]) * way).sum(0)
-    return turn / np.sqrt((way * way).sum(0) + 1e-12), way
+    """Sine by which normals open from pixels to others, and the way between them [3, N].
+
+    Pixels are numbered row by row.
+    """
+    points, normals = surfaces.points.reshape(3, -1), surfaces.normals.reshape(3, -1)
+    way = points.take(to, 1) - points.take(pixel, 1)
+    turn = dot(normals.take(to, 1) - normals.take(pixel, 1), way)
+    return turn / np.sqrt(dot(way, way) + 1e-12), way

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from newfound_core.detection.depth_geometry import Surfaces, measure_surfaces, opening
+from newfound_core.detection.depth_geometry import Surfaces, dot, measure_surfaces, opening
 from newfound_core.detection.proposals import CameraView, Proposals, SegmentedDepth, Segments
 from newfound_core.detection.segment_joining import (
     Parts,
+    Regions,
     describe_parts,
     hull_area,
     join,
-    row_ends,
 )
 from newfound_core.detection.support_surfaces import Support, find_support
 from newfound_core.errors import ConfigError, DataError
@@ -110,8 +110,8 @@ class DepthSegments:
         inverse = surfaces.inverse
         surfaces, near = surfaces.crop(*window), support.crop(*window)
         cuts = _steps(surfaces, self.config.max_step) | _concave(surfaces, concavity)
-        lab = cv2.cvtColor(small[window], cv2.COLOR_RGB2LAB)
-        parts = describe_parts(_parts(above[window], cuts), surfaces, near.height, lab)
+        labels = _parts(above[window], cuts)
+        parts = describe_parts(labels, surfaces, near.height, small[window])
         top, left = window[0].start, window[1].start
         return Segmentation(parts, near, inverse, top, left, above.shape)
 
@@ -120,12 +120,13 @@ class DepthSegments:
         opened = cv2.morphologyEx(
             support.above.astype(np.uint8), cv2.MORPH_OPEN, np.ones((2, 2), np.uint8)
         )
-        _, parts, statistics, _ = cv2.connectedComponentsWithStats(opened, connectivity=8)
-        area = statistics[:, cv2.CC_STAT_AREA]
-        over = np.bincount(parts[support.hull], minlength=len(area))
+        places, numbers = _components(opened, 8)
+        area = np.bincount(numbers)
+        over = np.bincount(numbers[support.hull.take(places)], minlength=len(area))
         kept = (area >= self.config.min_area * opened.size) & (over > 0.2 * area)
-        kept[0] = False
-        return kept[parts]
+        standing = np.zeros(opened.shape, bool)
+        standing.ravel()[places[kept[numbers]]] = True
+        return standing
 
     def _boxes(self, labels: np.ndarray, found: Segmentation, shape: tuple[int, ...]) -> Proposals:
         numbers, boxes, cues = described(labels, found)
@@ -160,44 +161,33 @@ def described(
     The cues: log share of the image; log of the height over its noise; share of the outline at
     the border of the image; share over the support; lowest height (m); solidity.
     """
-    pixels = np.flatnonzero(labels)
-    numbers = labels.ravel()[pixels]
-    order = np.argsort(numbers, kind="stable")
-    numbers = numbers[order]
-    rows, columns = np.divmod(pixels[order], labels.shape[1])
-    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-    area = np.diff(starts, append=len(order))
-    support = found.support
-    height, noise = (m.ravel()[pixels[order]] for m in (support.height, support.noise))
-    least, most = np.minimum.reduceat, np.maximum.reduceat
-    boxes = np.stack(
-        [
-            least(columns, starts) + found.left,
-            least(rows, starts) + found.top,
-            most(columns, starts) + found.left + 1,
-            most(rows, starts) + found.top + 1,
-        ],
-        1,
+    regions = Regions(labels)
+    starts, area, support = regions.starts, regions.area, found.support
+    height, noise, over_support = (
+        each.take(regions.pixels) for each in (support.height, support.noise, support.hull)
     )
-    outer = row_ends(rows, numbers)
-    points = np.stack([columns, rows], 1)[outer].astype(np.int32)
-    hulls = [hull_area(p) for p in np.split(points, np.cumsum(outer)[starts[1:] - 1])]
+    low, high = (
+        np.stack([extreme(place, starts) for place in (regions.columns, regions.rows)], 1)
+        for extreme in (np.minimum.reduceat, np.maximum.reduceat)
+    )
+    boxes = np.concatenate([low, high + 1], 1) + [found.left, found.top] * 2
     sides = boxes[:, 2:] - boxes[:, :2]
     outside = (boxes[:, :2] <= 1) | (boxes[:, 2:] >= np.array(found.shape[::-1]) - 1)
-    over = np.add.reduceat(support.hull.ravel()[pixels[order]].astype(np.float64), starts)
-    tall = np.add.reduceat(height, starts) / np.maximum(np.add.reduceat(noise, starts), 1e-9)
+    over, mean_height, mean_noise = regions.means(np.stack([over_support, height, noise])).T
+    tall = mean_height / np.maximum(mean_noise, 1e-9)
+    hulls = np.array([hull_area(hull) for hull in regions.hulls()])
     cues = np.stack(
         [
             np.log(area / (found.shape[0] * found.shape[1])),
             np.minimum(np.log(np.maximum(tall, 1e-3)), 6),
             (outside * sides[:, ::-1]).sum(1) / (2 * sides.sum(1)),
-            over / area,
-            least(height, starts),
-            area / np.array(hulls),
+            over,
+            np.minimum.reduceat(height, starts),
+            area / hulls,
         ],
         1,
     )
-    return numbers[starts], boxes, cues
+    return regions.numbers, boxes, cues
 
 
 def _extent(occupied: np.ndarray) -> slice:
@@ -212,31 +202,44 @@ def _roughness(surfaces: Surfaces, support: Support) -> float:
     rows, columns = np.nonzero(on[::5, :-2:5] & on[::5, 2::5])
     if len(rows) < 50:
         return 0.0
-    turn, _ = opening(surfaces, 5 * rows, 5 * columns, 5 * rows, 5 * columns + 2)
+    pixels = 5 * (rows * on.shape[1] + columns)
+    turn, _ = opening(surfaces, pixels, pixels + 2)
     return 1.48 * float(np.median(np.abs(turn)))
+
+
+# The neighbours of a pixel are 1 away, and a row: one loop over dense arrays for both directions.
+# Across, the sides of the image would meet each other and are left out.
 
 
 def _steps(surfaces: Surfaces, max_step: float) -> np.ndarray:
     """Pixels where depth jumps by more than the slopes before and after would have it."""
+    w = surfaces.inverse.ravel()
     found = np.zeros(surfaces.inverse.shape, bool)
-    for w, cut in ((surfaces.inverse, found), (surfaces.inverse.T, found.T)):
-        change = w[:, 2:] - w[:, :-2]
-        before, here, after = change[:, :-4], change[:, 2:-2], change[:, 4:]
+    for by in (1, found.shape[1]):
+        change = w[2 * by :] - w[: -2 * by]
+        before, here, after = change[: -4 * by], change[2 * by : -2 * by], change[4 * by :]
         jump = np.minimum(np.abs(here - before), np.abs(here - after))
-        limit = max_step * np.maximum(w[:, 2:-4], w[:, 4:-2]) + np.float32(4 * surfaces.noise)
-        cut[:, 3:-3] |= jump > limit
+        limit = np.maximum(w[2 * by : -4 * by], w[4 * by : -2 * by])
+        limit *= np.float32(max_step)
+        limit += np.float32(4 * surfaces.noise)
+        found.ravel()[3 * by : -3 * by] |= jump > limit
+        if by == 1:
+            found[:, :3] = found[:, -3:] = False
     return found
 
 
 def _concave(surfaces: Surfaces, max_concavity: float) -> np.ndarray:
     """Pixels between two whose normals meet in a concave edge."""
-    points, normals = surfaces.points, surfaces.normals
+    points, normals = surfaces.points.reshape(3, -1), surfaces.normals.reshape(3, -1)
     found = np.zeros(surfaces.inverse.shape, bool)
-    turned = points.swapaxes(1, 2), normals.swapaxes(1, 2), found.T
-    for p, n, cut in ((points, normals, found), turned):
-        way = p[..., 2:] - p[..., :-2]
-        turn = ((n[..., 2:] - n[..., :-2]) * way).sum(0)
-        cut[:, 1:-1] |= turn < -max_concavity * np.sqrt((way * way).sum(0))
+    for by in (1, found.shape[1]):
+        way = points[:, 2 * by :] - points[:, : -2 * by]
+        turn = dot(normals[:, 2 * by :] - normals[:, : -2 * by], way)
+        limit = np.sqrt(dot(way, way))
+        limit *= np.float32(-max_concavity)
+        found.ravel()[by:-by] |= turn < limit
+        if by == 1:
+            found[:, :1] = found[:, -1:] = False
     return found
 
 
@@ -246,23 +249,36 @@ def _parts(above: np.ndarray, cuts: np.ndarray) -> np.ndarray:
     labels = _grown(cores, above) if cores.any() else cores
     # What is too thin to have a core, as a shaft, is a part of its own.
     thin = _numbered(above & (labels == 0), 8, 4)
-    return np.where(thin > 0, thin + labels.max(), labels)
+    return labels + thin + labels.max() * (thin > 0)
+
+
+def _components(mask: np.ndarray, connectivity: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where a mask is, as indices of pixels, and the connected component of each, from 1."""
+    _, parts = cv2.connectedComponents(mask.view(np.uint8), connectivity=connectivity)
+    places = np.flatnonzero(mask)
+    return places, parts.take(places)
 
 
 def _numbered(mask: np.ndarray, connectivity: int, smallest: int) -> np.ndarray:
-    _, parts, statistics, _ = cv2.connectedComponentsWithStats(
-        mask.astype(np.uint8), connectivity=connectivity
-    )
-    kept = statistics[:, cv2.CC_STAT_AREA] >= smallest
+    """Numbers of the connected components that are not too small, int32 [H, W]."""
+    places, parts = _components(mask, connectivity)
+    kept = np.bincount(parts, minlength=1) >= smallest
     kept[0] = False
-    return np.where(kept, np.cumsum(kept), 0).astype(np.int32)[parts]
+    labels = np.zeros(mask.shape, np.int32)
+    labels.ravel()[places] = np.where(kept, np.cumsum(kept), 0)[parts]
+    return labels
 
 
 def _grown(labels: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Labels of the nearest part within the mask, a few pixels away at most."""
+    core = labels > 0
     distance, nearest = cv2.distanceTransformWithLabels(
-        (labels == 0).astype(np.uint8), cv2.DIST_L2, 3, labelType=cv2.DIST_LABEL_PIXEL
+        (~core).view(np.uint8), cv2.DIST_L2, 3, labelType=cv2.DIST_LABEL_PIXEL
     )
+    cores, others = np.flatnonzero(core), np.flatnonzero(mask & ~core)
+    others = others[distance.take(others) <= _GROWTH]
     numbers = np.zeros(nearest.max() + 1, np.int32)
-    numbers[nearest[labels > 0]] = labels[labels > 0]
-    return np.where((distance <= _GROWTH) & mask, numbers[nearest], 0)
+    numbers[nearest.take(cores)] = labels.take(cores)
+    grown = labels.copy()
+    grown.ravel()[others] = numbers[nearest.take(others)]
+    return grown

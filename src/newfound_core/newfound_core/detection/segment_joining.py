@@ -7,7 +7,6 @@ head, a mug at its rim. So every two parts that touch are joined again if a logi
 over what is known of their border says that they are one thing.
 """
 
-import itertools
 from dataclasses import dataclass
 
 import cv2
@@ -50,42 +49,75 @@ class Parts:
     top: np.ndarray  # m above the support
 
 
+class Regions:
+    """The pixels of each region of a label image, region by region, and row by row in each."""
+
+    def __init__(self, labels: np.ndarray) -> None:
+        pixels = np.flatnonzero(labels > 0)
+        numbers = labels.take(pixels)
+        count = np.bincount(numbers)
+        self.numbers = np.flatnonzero(count)
+        self.area = count[self.numbers]
+        self.starts = np.cumsum(self.area) - self.area
+        self.pixels = pixels[np.argsort(numbers, kind="stable")]  # numbered row by row
+        self.rows, self.columns = np.divmod(self.pixels, labels.shape[1])
+
+    def means(self, values: np.ndarray) -> np.ndarray:
+        """Means for each region, [regions, K], of values at `pixels`, [K, pixels]."""
+        sums = np.add.reduceat(values, self.starts, axis=1, dtype=np.float64)
+        return (sums / self.area).T
+
+    def hulls(self) -> list[np.ndarray]:
+        """Corners of the convex hull of each region, as column and row."""
+        # Only pixels that are first or last in their row can be corners.
+        first = np.ones(len(self.rows) + 1, bool)
+        first[1:-1] = self.rows[1:] != self.rows[:-1]
+        first[self.starts] = True
+        ends = np.flatnonzero(first[:-1] | first[1:])
+        points = np.stack([self.columns[ends], self.rows[ends]], 1).astype(np.int32)
+        starts = np.searchsorted(ends, self.starts)
+        return [cv2.convexHull(each) for each in np.split(points, starts)[1:]]
+
+
 def describe_parts(
-    labels: np.ndarray, surfaces: Surfaces, height: np.ndarray, lab: np.ndarray
+    labels: np.ndarray, surfaces: Surfaces, height: np.ndarray, rgb: np.ndarray
 ) -> Parts:
-    """Measure parts and their borders; `height` is above the support, `lab` the colour image."""
-    pixels = np.flatnonzero(labels)
-    numbers = labels.ravel()[pixels]
+    """Measure parts, at least one, and their borders; `height` is above the support."""
+    regions = Regions(labels)
     count = int(labels.max()) + 1
-    area = np.bincount(numbers, minlength=count).astype(np.float64)
 
-    def mean(values: np.ndarray) -> np.ndarray:
-        return np.bincount(numbers, values.ravel()[pixels], count) / np.maximum(area, 1)
+    def of_each(values: np.ndarray) -> np.ndarray:
+        spread = np.zeros((count, *values.shape[1:]))
+        spread[regions.numbers] = values
+        return spread
 
-    centre = np.stack([mean(axis) for axis in surfaces.points], 1)
-    middle = (
-        np.stack(
-            [np.bincount(numbers, place, count) for place in np.divmod(pixels, labels.shape[1])], 1
-        )
-        / np.maximum(area, 1)[:, None]
+    area = of_each(regions.area)
+    high = height.take(regions.pixels)
+    values = (
+        surfaces.points.reshape(3, -1).take(regions.pixels, 1),
+        surfaces.normals.reshape(3, -1).take(regions.pixels, 1),
+        (high, high * high),
+        cv2.cvtColor(rgb.reshape(-1, 1, 3).take(regions.pixels, 0), cv2.COLOR_RGB2LAB)[:, 0].T,
+        (regions.rows, regions.columns),
     )
-    normal = np.stack([mean(axis) for axis in surfaces.normals], 1)
+    means = of_each(regions.means(np.concatenate(values)))
+    centre, normal, heights, colour, middle = np.split(means, (3, 6, 8, 11), axis=1)
     normal /= np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-9)
-    depth, mean_height = centre[:, 2], mean(height)
-    spread = np.sqrt(np.maximum(mean(height * height) - mean_height**2, 0))
-    top = np.maximum(mean_height + 1.3 * spread, 1e-3)  # about the 90th percentile
+    colour *= [0.5, 1, 1]
+    depth, mean_height = centre[:, 2], heights[:, 0]
+    deviation = np.sqrt(np.maximum(heights[:, 1] - mean_height**2, 0))
+    top = np.maximum(mean_height + 1.3 * deviation, 1e-3)  # about the 90th percentile
     metres = area * (surfaces.pixel * depth) ** 2
-    colour = np.stack([mean(channel) for channel in cv2.split(lab)], 1) * [0.5, 1, 1]
     bend = _bends(labels, surfaces, count)
-    hulls = _hulls(labels, pixels, numbers, count)
+    hulls = dict(zip(regions.numbers.tolist(), regions.hulls(), strict=True))
     pairs, border = _borders(labels, surfaces, height, count)
     one, other = pairs.T
     small = np.where(area[one] < area[other], one, other)
     large = one + other - small
     far = np.where(depth[one] > depth[other], one, other)
     lower = np.minimum(top[one], top[other])
-    unions = np.array([hull_area(np.concatenate([hulls[i], hulls[j]])) for i, j in pairs])
-    own = np.array([hull_area(hull) for hull in hulls])
+    unions = np.array([hull_area(np.concatenate([hulls[i], hulls[j]])) for i, j in pairs.tolist()])
+    own = of_each(np.array([hull_area(hull) for hull in hulls.values()]))
     features = np.stack(
         [
             border["convexity"],
@@ -112,38 +144,17 @@ def describe_parts(
 
 def _bends(labels: np.ndarray, surfaces: Surfaces, count: int) -> np.ndarray:
     """How convex each part is from left to right, on average; negative: hollow."""
-    rows, columns = np.nonzero((labels[:, :-8] == labels[:, 8:]) & (labels[:, :-8] > 0))
-    turn, _ = opening(surfaces, rows, columns, rows, columns + 8)
-    numbers = labels[rows, columns]
+    inside = np.zeros(labels.shape, bool)
+    inside[:, :-8] = (labels[:, :-8] == labels[:, 8:]) & (labels[:, :-8] > 0)
+    pixels = np.flatnonzero(inside)
+    turn, _ = opening(surfaces, pixels, pixels + 8)
+    numbers = labels.take(pixels)
     pairs = np.maximum(np.bincount(numbers, minlength=count), 1)
     return np.bincount(numbers, turn, count) / pairs
 
 
-def _hulls(
-    labels: np.ndarray, pixels: np.ndarray, numbers: np.ndarray, count: int
-) -> list[np.ndarray]:
-    """Corners of the convex hull of each part."""
-    order = np.argsort(numbers, kind="stable")
-    rows, columns = np.divmod(pixels[order], labels.shape[1])
-    outer = row_ends(rows, numbers[order])
-    points = np.stack([columns, rows], 1)[outer].astype(np.int32)
-    ends = np.searchsorted(numbers[order][outer], np.arange(count + 1))
-    return [
-        cv2.convexHull(points[start:end]) if end > start else np.zeros((0, 1, 2), np.int32)
-        for start, end in itertools.pairwise(ends)
-    ]
-
-
-def row_ends(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Which pixels are first or last in their row of their part: no others are on a hull."""
-    new = (np.diff(rows, prepend=-1) != 0) | (np.diff(numbers, prepend=-1) != 0)
-    return new | np.append(new[1:], True)
-
-
 def hull_area(points: np.ndarray) -> float:
     """Area of the convex hull of pixels, or of the corners of hulls."""
-    if not len(points):
-        return 1.0
     hull = cv2.convexHull(points)
     # Corners are centres of pixels: half a pixel is missing all around.
     return float(cv2.contourArea(hull) + cv2.arcLength(hull, True) / 2 + 1)
@@ -153,9 +164,11 @@ def _borders(
     labels: np.ndarray, surfaces: Surfaces, height: np.ndarray, count: int
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Pairs that touch, and means along their borders."""
-    row, column, to_row, to = (np.concatenate(each) for each in zip(
-        _crossings(labels, 0, 1), _crossings(labels, 1, 0), strict=True))  # fmt: skip
-    one, other = labels[row, column], labels[to_row, to]
+    pixel, to = (
+        np.concatenate(each)
+        for each in zip(_crossings(labels, 0, 1), _crossings(labels, 1, 0), strict=True)
+    )
+    one, other = labels.take(pixel), labels.take(to)
     codes, index, length = np.unique(
         np.minimum(one, other) * count + np.maximum(one, other),
         return_inverse=True,
@@ -165,36 +178,38 @@ def _borders(
     def mean(values: np.ndarray) -> np.ndarray:
         return np.bincount(index, values, len(codes)) / length
 
-    turn, way = opening(surfaces, row, column, to_row, to)
+    turn, way = opening(surfaces, pixel, to)
     jump = np.abs(way[2])
-    nearer = np.minimum(surfaces.depth[row, column], surfaces.depth[to_row, to])
-    apart = surfaces.pixel * np.maximum(to_row - row, to - column) * nearer
+    nearer = np.minimum(surfaces.depth.take(pixel), surfaces.depth.take(to))
+    down, right = np.divmod(to - pixel, labels.shape[1])
+    apart = surfaces.pixel * np.maximum(down, right) * nearer
     pairs = np.stack(np.divmod(codes, count), 1)
     return pairs, {
         "length": length,
         "convexity": mean(turn),
         "gap": mean(np.minimum(jump, 0.3)),
         "slope": mean(np.minimum(jump / np.maximum(apart, 1e-6), 10)),
-        "height": mean(np.minimum(height[row, column], height[to_row, to])),
+        "height": mean(np.minimum(height.take(pixel), height.take(to))),
     }
 
 
-def _crossings(labels: np.ndarray, down: int, right: int) -> tuple[np.ndarray, ...]:
+def _crossings(labels: np.ndarray, down: int, right: int) -> tuple[np.ndarray, np.ndarray]:
     """Pixels on both sides of every border, a little away from it where the part is that wide."""
     height, width = labels.shape
     one, other = labels[: height - down, : width - right], labels[down:, right:]
-    row, column = np.nonzero((one != other) & (one > 0) & (other > 0))
+    border = (one != other) & (np.minimum(one, other) > 0)
+    row, column = np.divmod(np.flatnonzero(border), width - right)
     to_row, to = row + down, column + right
     back_row, back = np.maximum(row - _REACH * down, 0), np.maximum(column - _REACH * right, 0)
     on_row = np.minimum(to_row + _REACH * down, height - 1)
     on = np.minimum(to + _REACH * right, width - 1)
-    same = labels[back_row, back] == labels[row, column]
-    same_to = labels[on_row, on] == labels[to_row, to]
+    pixel, back, to, on = (
+        r * width + c for r, c in ((row, column), (back_row, back), (to_row, to), (on_row, on))
+    )
+    flat = labels.ravel()
     return (
-        np.where(same, back_row, row),
-        np.where(same, back, column),
-        np.where(same_to, on_row, to_row),
-        np.where(same_to, on, to),
+        np.where(flat[back] == flat[pixel], back, pixel),
+        np.where(flat[on] == flat[to], on, to),
     )
 
 
@@ -281,19 +296,20 @@ def evidence(features: np.ndarray) -> np.ndarray:
 
 def _join_touching(parts: Parts, evidence: np.ndarray) -> np.ndarray:
     """The group of each part: the likeliest pair is joined first."""
-    group = np.arange(len(parts.area))
+    group, total = np.arange(len(parts.area)), parts.area.copy()
+    sides = parts.pairs
     for first in np.argsort(-evidence, kind="stable"):
         if evidence[first] <= 0:
             break
-        one, other = group[parts.pairs[first]]
+        one, other = sorted(sides[first].tolist())
         if one == other:
             continue
-        sides = group[parts.pairs]
-        between = (sides == (one, other)).all(1) | (sides == (other, one)).all(1)
-        total = np.bincount(group, parts.area, len(group))
-        share = (parts.area[parts.pairs] / np.maximum(total[sides], 1)).prod(1)[between]
+        between = np.flatnonzero((sides.min(1) == one) & (sides.max(1) == other))
+        share = (parts.area[parts.pairs[between]] / total[sides[between]]).prod(1)
         if share.sum() >= _REPRESENTED and (share * evidence[between]).sum() > 0:
-            group[group == max(one, other)] = min(one, other)
+            group[group == other] = one
+            total[one] += total[other]
+            sides = group[parts.pairs]
     return group
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from newfound_core.detection.depth_geometry import Surfaces
+from newfound_core.detection.depth_geometry import Surfaces, dot, masked, paste
 
 Direction = tuple[float, float, float]
 _PLANES, _HYPOTHESES, _SPACING, _RANKING = 4, 48, 5, 3
@@ -40,122 +40,133 @@ def find_planes(surfaces: Surfaces) -> list[Plane]:
     """Up to four planes, that with most pixels first."""
     grid = np.s_[_SPACING // 2 :: _SPACING, _SPACING // 2 :: _SPACING]
     w = surfaces.inverse[grid]
-    rays = np.stack(
-        np.broadcast_arrays(surfaces.x[grid[1]], surfaces.y[grid[0], None], np.float32(1))
-    )
-    use = w > 0
-    w, rays = w[use], rays[:, use]
-    normals = surfaces.normals[(slice(None), *grid)][:, use]
-    total, found = len(w), []
+    x, y = np.broadcast_arrays(surfaces.x[grid[1]], surfaces.y[grid[0], None])
+    rays = np.stack([x, y, np.ones_like(w)])
+    normals = surfaces.normals[:, *grid]
+    points = _GridPoints(w.ravel(), rays.reshape(3, -1), normals.reshape(3, -1))
+    points = points.where(points.w > 0)
+    total, found = len(points.w), []
     generator = np.random.default_rng(0)
     for _ in range(_PLANES):
-        fitted = _ransac(w, rays, normals, surfaces.noise, generator)
+        fitted = _ransac(points, surfaces.noise, generator)
         if fitted is None or fitted[1].sum() < _LEAST * total:
             break
         plane = _plane(surfaces, fitted[0])
         found.append(plane)
-        away = np.abs(1 - _dot(fitted[0], rays) / w) * plane.distance > 2 * _UNEVEN + (
-            6 * plane.distance * surfaces.noise / w
+        points = points.where(
+            np.abs(1 - dot(fitted[0], points.rays) / points.w) * plane.distance
+            > 2 * _UNEVEN + 6 * plane.distance * surfaces.noise / points.w
         )
-        w, rays, normals = w[away], rays[:, away], normals[:, away]
     return found
 
 
+@dataclass(frozen=True)
+class _GridPoints:
+    """Points of a coarse grid that planes are looked for in."""
+
+    w: np.ndarray  # [N]
+    rays: np.ndarray  # [3, N]
+    normals: np.ndarray  # [3, N]
+
+    def where(self, mask: np.ndarray) -> "_GridPoints":
+        """Some of them."""
+        return _GridPoints(
+            self.w[mask], self.rays.compress(mask, 1), self.normals.compress(mask, 1)
+        )
+
+
 def _ransac(
-    w: np.ndarray,
-    rays: np.ndarray,
-    normals: np.ndarray,
-    noise: float,
-    generator: np.random.Generator,
+    points: _GridPoints, noise: float, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Coefficients (a, b, c) of the plane through most points, and which they are."""
+    w, rays, normals = points.w, points.rays, points.normals
     if len(w) < 60:
         return None
     tried = generator.integers(len(w), size=_HYPOTHESES)
     chosen = normals[:, tried]
     # The plane through a point with normal n: (a, b, c) = n w / (n . ray)
-    facing = (chosen * rays[:, tried]).sum(0)
+    facing = dot(chosen, rays[:, tried])
     fit = facing < -0.05
     if not fit.any():
         return None
     chosen, planes = chosen[:, fit], (chosen * w[tried] / np.minimum(facing, -1e-6))[:, fit]
-    some = np.s_[..., ::_RANKING]
-    near = _near(planes[..., None], w[some], rays[some], noise)
-    agree = near & (_dot(chosen[..., None], normals[some]) > 0.9)
+    some = points.where(np.arange(len(w)) % _RANKING == 0)
+    near = _near(planes[..., None], some.w, some.rays, noise)
+    agree = near & (dot(chosen[..., None], some.normals) > 0.9)
     best = int(np.count_nonzero(agree, axis=1).argmax())
     plane = planes[:, best]
-    inliers = _near(plane, w, rays, noise) & (_dot(chosen[:, best], normals) > 0.9)
+    inliers = _near(plane, w, rays, noise) & (dot(chosen[:, best], normals) > 0.9)
+    terms = np.concatenate([rays, w[None]]).astype(np.float64)  # a x + b y + c = w
     for _ in range(3):  # one point's normal is a beginning; all of those that agree are better
-        if inliers.sum() < 20:
+        if np.count_nonzero(inliers) < 20:
             return None
-        a = rays[:, inliers].astype(np.float64)
-        plane = np.linalg.solve(a @ a.T, a @ w[inliers]).astype(np.float32)
-        facing_plane = _dot(-plane / np.linalg.norm(plane), normals) > 0.85
+        products = np.einsum("in,jn->ij", inliers * terms, terms)  # normal equations; see `dot`
+        try:
+            plane = np.linalg.solve(products[:3, :3], products[:3, 3]).astype(np.float32)
+        except np.linalg.LinAlgError:  # all of them on one line, as where little was measured
+            return None
+        facing_plane = dot(-plane / np.linalg.norm(plane), normals) > 0.85
         inliers = _near(plane, w, rays, noise) & facing_plane
     return plane, inliers
 
 
-def _dot(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Product over the first axis, of length 3.
-
-    A product of matrices would be shared out among threads, which wait for each other on a
-    processor that is busy, as that of a robot is: 30 ms of a frame instead of 6.
-    """
-    return one[0] * other[0] + one[1] * other[1] + one[2] * other[2]
-
-
 def _near(plane: np.ndarray, w: np.ndarray, rays: np.ndarray, noise: float) -> np.ndarray:
     """Which points are on a plane, but for unevenness and noise; all in inverse depth."""
-    uneven = np.float32(_UNEVEN) * np.sqrt(_dot(plane, plane))
-    return np.abs(_dot(plane, rays) - w) < np.float32(3 * noise) + uneven * w
+    uneven = np.float32(_UNEVEN) * np.sqrt(dot(plane, plane))
+    away = dot(plane, rays)
+    away -= w
+    return np.abs(away, out=away) < np.float32(3 * noise) + uneven * w
 
 
 def _plane(surfaces: Surfaces, plane: np.ndarray) -> Plane:
     length = float(np.linalg.norm(plane))
     distance, normal = 1 / length, -plane / length
     z, measured = surfaces.depth, surfaces.measured
-    expected = plane[0] * surfaces.x + (plane[1] * surfaces.y + plane[2])[:, None]
-    height = (np.float32(distance) - np.float32(distance) * expected * z) * measured
-    facing = _dot(normal, surfaces.normals)
-    noise = np.float32(distance * surfaces.noise) * z
+    height = plane[0] * surfaces.x + (plane[1] * surfaces.y + plane[2])[:, None]
+    height *= np.float32(distance)
+    height *= z
+    height = masked(np.float32(distance) - height, measured)
     away = np.abs(height)
-    near = measured & (facing > 0.8)
-    noise = _measured_noise(away, noise, near & (away < _UNEVEN + 3 * noise))
+    near = measured & (dot(normal, surfaces.normals) > 0.8)
+    noise = np.float32(distance * surfaces.noise) * z
+    noise *= _noise_factor(away, noise, near & (away < _UNEVEN + 3 * noise))
     inliers = near & (away < _UNEVEN + 3 * noise)
     step = surfaces.pixel * float(surfaces.y[1] - surfaces.y[0])
     largest, hull = _extent(inliers)
     # A pixel covers step z^2 across its ray, and z / distance times that on the plane.
-    seen = z[largest]
+    seen = masked(z, largest)
     area = step / distance * float((seen * seen * seen).sum())
     return Plane(normal, distance, height, noise, inliers, hull, area)
 
 
-def _measured_noise(away: np.ndarray, noise: np.ndarray, near: np.ndarray) -> np.ndarray:
-    """Noise of the height, at least as large as the surface itself shows."""
-    if np.count_nonzero(near) < 50:
-        return noise
-    places = np.flatnonzero(near)[::4]
-    ratio = away.ravel()[places] / np.maximum(noise.ravel()[places], 1e-6)
-    spread = 1.48 * float(np.median(ratio))
-    return noise * max(1.0, spread)
+def _noise_factor(away: np.ndarray, noise: np.ndarray, near: np.ndarray) -> float:
+    """How many times the noise of the camera the surface itself shows, at least 1."""
+    places = np.flatnonzero(near)
+    if len(places) < 50:
+        return 1.0
+    places = places[::4]
+    ratio = away.take(places) / np.maximum(noise.take(places), 1e-6)
+    return max(1.0, 1.48 * float(np.median(ratio)))
 
 
 def _extent(inliers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The largest connected part of a plane, and the convex hull of all large ones."""
     hull = np.zeros(inliers.shape, np.uint8)
-    _, parts, statistics, _ = cv2.connectedComponentsWithStats(inliers.astype(np.uint8))
-    areas = statistics[:, cv2.CC_STAT_AREA].copy()
+    _, parts = cv2.connectedComponents(inliers.view(np.uint8))
+    areas = np.bincount(parts[::2, ::2].ravel())  # a quarter tells which are large
     areas[0] = 0  # what is not on the plane
     if not areas.any():
         return inliers, inliers
-    large = areas > 0.1 * areas.max()
-    mask = large[parts]
+    largest = parts == areas.argmax()
+    mask = largest.copy()
+    for other in np.flatnonzero(areas > 0.1 * areas.max()):
+        mask |= parts == other
     rows = np.flatnonzero(mask.any(1))
     first = mask[rows].argmax(1)
     last = mask.shape[1] - 1 - mask[rows, ::-1].argmax(1)
     corners = np.stack([np.concatenate([first, last]), np.concatenate([rows, rows])], 1)
     cv2.fillConvexPoly(hull, cv2.convexHull(corners.astype(np.int32)), (1,))
-    return parts == areas.argmax(), hull > 0
+    return largest, hull.view(bool)
 
 
 @dataclass(frozen=True)
@@ -198,8 +209,8 @@ def find_support(surfaces: Surfaces, min_height: float, up: Direction | None) ->
         on = above_of[id(plane)]
         if plane is not best:
             on = on & plane.hull
-        np.copyto(height, plane.height, where=on)
-        np.copyto(noise, plane.noise, where=on)
+        paste(plane.height, on, height)
+        paste(plane.noise, on, noise)
         above |= on
         hull |= plane.hull
     for plane in planes:

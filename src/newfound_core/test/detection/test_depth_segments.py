@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 from newfound_core.detection.boxes import iou
-from newfound_core.detection.depth_segments import DepthSegments, DepthSegmentsConfig
+from newfound_core.detection.depth_geometry import Surfaces
+from newfound_core.detection.depth_segments import (
+    DepthSegments,
+    DepthSegmentsConfig,
+    _concave,
+    _steps,
+)
 from newfound_core.detection.detector import Detector
 from newfound_core.errors import ConfigError, DataError
 
@@ -77,6 +83,34 @@ def test_neither_the_resolution_of_depth_nor_that_of_colour_matters(table, size)
     assert found(boxes, DepthSegments().propose(GREY, scaled)) == 2
     large = np.full((960, 1280, 3), 120, np.uint8)
     assert found(2 * boxes, DepthSegments().propose(large, scaled)) == 2
+
+
+def test_cuts_are_where_the_equations_have_them_across_and_down():
+    """Rough ground, so that about half of the pixels are cut; no side meets the other."""
+    rng = np.random.default_rng(0)
+    w = rng.uniform(0.9, 1.1, (14, 17)).astype(np.float32)
+    points, normals = rng.normal(size=(2, 3, 14, 17)).astype(np.float32)
+    surfaces = Surfaces(w, points, normals, np.arange(17.0), np.arange(14.0), 1e-3)
+    steps, concave = _steps(surfaces, 0.1), _concave(surfaces, 0.3)
+    for row, column in np.ndindex(w.shape):
+        step = edge = False
+        for down, right in ((0, 1), (1, 0)):
+            place, length = (row, 14) if down else (column, 17)
+
+            def at(values, by, down=down, right=right, row=row, column=column):
+                return values[..., row + by * down, column + by * right].astype(float)
+
+            if 3 <= place < length - 3:
+                before, here, after = (at(w, by + 1) - at(w, by - 1) for by in (-2, 0, 2))
+                limit = 0.1 * max(at(w, -1), at(w, 1)) + 4e-3
+                step |= min(abs(here - before), abs(here - after)) > limit
+            if 1 <= place < length - 1:
+                way, turn = at(points, 1) - at(points, -1), at(normals, 1) - at(normals, -1)
+                edge |= turn @ way < -0.3 * np.linalg.norm(way)
+        assert steps[row, column] == step
+        assert concave[row, column] == edge
+    assert 0.2 < steps.mean() < 0.8
+    assert 0.2 < concave.mean() < 0.8
 
 
 def test_a_hole_in_the_table_is_no_object(table):

@@ -6,6 +6,7 @@ from newfound_core.detection.depth_geometry import measure_surfaces
 from newfound_core.detection.proposals import CameraView
 from newfound_core.detection.segment_joining import (
     FEATURES,
+    Regions,
     _join_touching,
     describe_parts,
     evidence,
@@ -13,7 +14,7 @@ from newfound_core.detection.segment_joining import (
     join,
 )
 
-LAB = np.full((240, 320, 3), 128, np.uint8)
+GREY = np.full((240, 320, 3), 128, np.uint8)
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def steps():
         height[80:120, left : left + 60] = high
         labels[80:120, left : left + 60] = number
     depth = np.repeat(np.repeat(1 - height, 2, 0), 2, 1)
-    parts = describe_parts(labels, measure_surfaces(depth, CameraView()), height, LAB)
+    parts = describe_parts(labels, measure_surfaces(depth, CameraView()), height, GREY)
     return parts, dict(zip(FEATURES, parts.features[0], strict=True))
 
 
@@ -47,7 +48,7 @@ def test_parts_that_do_not_touch_are_no_pair():
     labels = np.zeros((240, 320), np.int32)
     labels[10:50, 10:50], labels[100:150, 100:150] = 1, 2
     surfaces = measure_surfaces(np.full((480, 640), 1, np.float32), CameraView())
-    parts = describe_parts(labels, surfaces, np.full((240, 320), 0.05, np.float32), LAB)
+    parts = describe_parts(labels, surfaces, np.full((240, 320), 0.05, np.float32), GREY)
     assert parts.pairs.shape == (0, 2)
     assert evidence(parts.features).shape == (0,)
     np.testing.assert_array_equal(join(parts), labels)
@@ -57,7 +58,7 @@ def test_a_sliver_between_two_things_does_not_join_them(steps):
     labels = np.zeros((240, 320), np.int32)
     labels[80:120, 60:120], labels[80:120, 120:122], labels[80:120, 122:180] = 1, 2, 3
     surfaces = measure_surfaces(np.full((480, 640), 1, np.float32), CameraView())
-    parts = describe_parts(labels, surfaces, np.full((240, 320), 0.05, np.float32), LAB)
+    parts = describe_parts(labels, surfaces, np.full((240, 320), 0.05, np.float32), GREY)
     assert parts.pairs.tolist() == [[1, 2], [2, 3]]
     group = _join_touching(parts, np.array([3.0, 2.0]))
     assert group[1] == group[2] != group[3]
@@ -66,4 +67,26 @@ def test_a_sliver_between_two_things_does_not_join_them(steps):
 def test_the_area_of_a_hull_counts_whole_pixels():
     rows, columns = np.nonzero(np.ones((10, 20)))
     assert hull_area(np.stack([columns, rows], 1).astype(np.int32)) == pytest.approx(200)
-    assert hull_area(np.zeros((0, 2), np.int32)) == 1
+
+
+def test_regions_have_the_means_and_hulls_of_their_pixels():
+    labels = np.random.default_rng(0).integers(0, 5, (12, 15)).astype(np.int32)
+    labels[labels == 3] = 0  # a number that no region has
+    labels[6] = 7  # from side to side
+    values = np.random.default_rng(1).random((2, 12, 15))
+    regions = Regions(labels)
+    means = regions.means(values.reshape(2, -1).take(regions.pixels, 1))
+    assert regions.numbers.tolist() == [1, 2, 4, 7]
+    for number, area, mean, hull in zip(
+        regions.numbers, regions.area, means, regions.hulls(), strict=True
+    ):
+        rows, columns = np.nonzero(labels == number)
+        assert area == len(rows)
+        np.testing.assert_allclose(mean, values[:, rows, columns].mean(1))
+        assert hull_area(hull) == hull_area(np.stack([columns, rows], 1).astype(np.int32))
+
+
+def test_a_label_image_without_a_region_has_none():
+    regions = Regions(np.zeros((12, 15), np.int32))
+    assert len(regions.numbers) == len(regions.hulls()) == 0
+    assert regions.means(np.zeros((2, 0))).shape == (0, 2)

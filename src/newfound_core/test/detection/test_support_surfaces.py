@@ -11,7 +11,7 @@ FOCAL = 0.82 * 640
 
 
 def room(pitch=40.0, table=(-0.5, 0.5, 0.5, 1.3), shelf=None, wall=None, thing=True):
-    """Depth of a floor 1.2 m below the camera, and a table (0.7 m below it) with a box on it.
+    """Depth of a floor 1.3 m below the camera, and a table (0.7 m below it) with a box on it.
 
     Rectangles are left, right, near, far in metres on the floor; the camera looks down by
     `pitch` degrees.
@@ -31,7 +31,7 @@ def room(pitch=40.0, table=(-0.5, 0.5, 0.5, 1.3), shelf=None, wall=None, thing=T
             z = np.where((x > left) & (x < right) & (y > near) & (y < far), z, np.inf)
         np.minimum(depth, z, out=depth)
 
-    level(1.2)
+    level(1.3)
     level(0.7, table)
     if thing:
         level(0.6, (-0.1, 0.1, 0.8, 0.95))
@@ -87,3 +87,11 @@ def test_no_plane_no_support():
     surfaces = measure_surfaces(noise, CAMERA)
     assert find_planes(surfaces) == []
     assert find_support(surfaces, 0.003, None) is None
+
+
+@pytest.mark.parametrize("rows", [np.s_[203:209], np.s_[200:212]])
+def test_points_on_one_line_are_no_plane(rows):
+    """Of depth in a strip of the image a single row of the grid may be left."""
+    depth = np.zeros((480, 640), np.float32)
+    depth[rows] = 1
+    assert find_planes(measure_surfaces(depth, CAMERA)) == []
