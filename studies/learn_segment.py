@@ -12,6 +12,9 @@
 not trained in, and is tested on. The lesson shows other rooms of that building. Frames of 320x240
 go through the node before, while and after it learns. Writes a JSON and prints it; times depend on
 what else the machine does.
+
+With `--travel` the class goes to a second robot as a package; it is tested in the same way. The
+lesson may then show another building than the one that is tested in.
 """
 
 import argparse
@@ -36,6 +39,8 @@ from newfound_core.segmentation.metrics import Confusion
 from newfound_core.segmentation.samples import LabelledImage
 from newfound_core.storage import read_json
 from newfound_msgs.action import LearnSegment
+from newfound_msgs.msg import LearningStatus
+from newfound_msgs.srv import ExportClass, ImportPackage
 from newfound_runtime.images import rgb_message
 from newfound_runtime.testing import Harness, eventually
 
@@ -87,7 +92,8 @@ class Robot:
         self._masks: list[Any] = []
         self.harness.client.create_subscription(Image, f"{NODE}/mask", self._masks.append, 10)
         self._images = self.harness.publisher(Image, "/image")
-        values = {"checkpoint": checkpoint, "knowledge_base": root / "base"}
+        values: dict[str, Any] = {"checkpoint": checkpoint, "knowledge_base": root / "base"}
+        values["signed_packages_only"] = False  # how they are signed: docs/fleet.md
         options = [o for name, value in values.items() for o in ("-p", f"{name}:={value}")]
         self.harness.process("-c", RUN, "--ros-args", *options)
         self.harness.becomes_active(NODE)
@@ -126,6 +132,23 @@ class Robot:
         handle = eventually(lambda: sent.done() and sent.result(), "an answer")
         assert handle.accepted, "the goal was rejected; see the log of the node"
         return handle.get_result_async()
+
+    def give(self, label: str) -> bytes:
+        """A class as a package."""
+        request = ExportClass.Request(label=label)
+        answer = self.harness.call(ExportClass, f"{NODE}/export_class", request)
+        assert answer.result == ExportClass.Response.RESULT_OK, answer.message
+        return bytes(answer.package)
+
+    def take(self, package: bytes) -> bool:
+        """Import a class; whether it was learned."""
+        request = ImportPackage.Request(package=package)
+        told = self.harness.collect(LearningStatus, f"{NODE}/learning")
+        answer = self.harness.call(ImportPackage, f"{NODE}/import_package", request)
+        assert answer.result == ImportPackage.Response.RESULT_OK, answer.message
+        done = LearningStatus.STATE_DONE
+        state = eventually(lambda: next((t.state for t in told if t.state >= done), 0), "", 900.0)
+        return state == done
 
 
 def _encoded(pixels: np.ndarray) -> CompressedImage:
@@ -171,6 +194,8 @@ def study(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         seconds, answer = time.monotonic() - began, result.result().result
         learned = answer.result == LearnSegment.Result.RESULT_OK
         after, _ = tested(robot, site, [*labels, options.label] if learned else labels)
+        package = robot.give(options.label) if options.travel and learned else b""
+    travelled = study_travel(options, root, site, labels, package) if package else {}
     known = [name for name in before if name != "background"]
     return {
         "label": options.label,
@@ -190,7 +215,25 @@ def study(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         "frames sent again": robot.lost,
         "IoU before": before,
         "IoU after": after,
+        **travelled,
     }  # fmt: skip
+
+
+def study_travel(
+    options: argparse.Namespace, root: Path, site: Pictures, labels: Sequence[str], package: bytes
+) -> dict[str, Any]:
+    """What a second robot knows once it has imported the class."""
+    with running(options.checkpoint, root / "second") as robot:
+        learned = robot.take(package)
+        after, _ = tested(robot, site, [*labels, options.label] if learned else labels)
+    known = [after[name] for name in labels[1:] if name in after]
+    return {
+        "package kB": len(package) // 1000,
+        "imported": learned,
+        "known after the import": float(np.mean(known)),
+        "new after the import": after.get(options.label),
+        "IoU after the import": after,
+    }
 
 
 def main() -> None:
@@ -201,6 +244,7 @@ def main() -> None:
     parser.add_argument("--label", required=True)
     parser.add_argument("--images", type=int, default=20)
     parser.add_argument("--negatives", type=int, default=8, help="of them without the class")
+    parser.add_argument("--travel", action="store_true", help="give it to a second robot")
     parser.add_argument("--out", type=Path, default=Path("learn_segment.json"))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
