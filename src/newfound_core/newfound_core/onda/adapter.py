@@ -53,6 +53,7 @@ from newfound_core.onda.safeguards import (
     Settling,
     appearance,
 )
+from newfound_core.onda.schedule import LearningSchedule
 from newfound_core.onda.statistics import (
     Drift,
     NormalizationLayers,
@@ -123,6 +124,7 @@ class Onda:
         self._refinement = self._build_refinement()
         self._estimator = self._build_estimator()
         self._folded: Folding | None = None
+        self._schedule: LearningSchedule | None = None  # None: every frame is learned from
         self._tried_to_fold = engine is not None
         if engine is not None:
             self._use_folded(engine(self._layers))
@@ -133,7 +135,7 @@ class Onda:
         self._settling = Settling()
         self._prior = Prior()
         self._status = OndaStatus()
-        self._since_update = self._offered = 0
+        self._since_update = 0
         self._restart_watch()
         self._generation = 0  # an estimate made before a reset must not be applied after it
 
@@ -178,6 +180,8 @@ class Onda:
         logits = []
         while len(frames):
             count = max(1, self._frames_due() - self._since_update)
+            if self._schedule is not None and self._schedule.watched:
+                count = 1  # whether a frame is learned from depends on the one before it
             chunk, frames = as_batch(frames[:count]), frames[count:]
             each = [slice(i, i + 1) for i in range(len(chunk))]
             logits.append(self._logits(self._run(chunk, each)))
@@ -244,6 +248,9 @@ class Onda:
     def _use_folded(self, folded: Folding) -> None:
         self._folded = folded
         self._estimator.serve_with(folded)
+        if folded.learn_every > 1:
+            watched = self._estimator.listens  # otherwise a frame's distance is not known
+            self._schedule = LearningSchedule(folded.learn_every, watched=watched)
 
     def _forward(self, images: Tensor, *, observe: bool) -> Any:
         if self._folded is None:
@@ -254,8 +261,7 @@ class Onda:
         """Whether the frame may be learned from."""
         if not self._follows():
             return False
-        self._offered += 1
-        if self._folded is not None and self._offered % self._folded.learn_every:
+        if self._schedule is not None and not self._schedule.takes_next():
             return False
         if not math.isfinite(float(frame.sum())):
             self._status.rejected += 1
@@ -285,6 +291,10 @@ class Onda:
                 if isinstance(self._memory, LatestFrames):
                     self._memory = BalancedMemory(self.config.memory_size, logits.shape[1])
             self._memory.add(observation, self.config.frames_per_update)
+            if self._schedule is not None and self._schedule.watched:
+                self._schedule.observe(
+                    self._layers.distance(self._online, observation.sample.mean)
+                )
         self._status.counted += 1
         self._since_update += 1
 
@@ -330,6 +340,8 @@ class Onda:
             step = self._prior.momentum(usual, self._frames_due()) * update.estimate.share
             self._online = self._online.lerp(update.estimate.statistics, step)
             self._status.updates += 1
+            if self._schedule is not None:
+                self._schedule.note_update(usual)
             if self._watch is not None:
                 self._judge(self._watch, update.answers)
             self._serve()
@@ -491,3 +503,5 @@ class Onda:
         self._redundancy.clear()
         self._settling.restart()
         self._prior.restart()
+        if self._schedule is not None:
+            self._schedule.restart()

@@ -82,7 +82,7 @@ class Folding(ABC):
 
     # Of the last pass that was observed; None: the modules `observed` are called instead.
     moments: SampledMoments | None = None
-    learn_every = 1  # frames of which one is learned from, where looking at all costs too much
+    learn_every = 1  # frames of which one is learned from once the statistics have settled
 
     def __init__(self, layers: NormalizationLayers, pairs: Sequence[Pair]) -> None:
         self._layers, self.pairs = layers, tuple(pairs)

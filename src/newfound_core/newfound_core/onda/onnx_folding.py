@@ -34,8 +34,9 @@ from newfound_core.onnx_graphs import GRAPHS
 from newfound_core.onnx_runtime import INPUT_NAME
 
 PHASES = 4  # sessions with grids at other places
-# Learning from a frame takes two thirds longer than serving it: every third one is learned from.
-LEARN_EVERY = 3
+# Learning from a frame takes two thirds longer than serving it. An odd number, since cameras that
+# take turns and lights that flicker have even periods.
+LEARN_EVERY = 7
 _TOLERANCE = 1e-4
 # Steps of the R2 sequence, which fills a square evenly however many points are taken.
 _R2 = (0.7548776662466927, 0.5698402909980532)

@@ -172,6 +172,15 @@ class NormalizationLayers:
             variance.copy_(statistics.variance[rows].view_as(variance))
             start = rows.stop
 
+    def distance(self, statistics: Statistics, mean: Tensor) -> float:
+        """Distance of other means from these statistics, 0 to 1, over the rows that adapt.
+
+        d^2 / (variance + d^2) is bounded: a channel that hardly varies cannot outweigh all others.
+        """
+        rows = slice(self.rows(self.adapting[0]).start, None)
+        squared = (self.to_rows(mean) - statistics.mean)[rows].square_()
+        return float((squared / (statistics.variance[rows] + squared).clamp_(min=1e-12)).mean())
+
     def check(self, statistics: Statistics) -> None:
         """A DataError unless these are statistics of this network."""
         rows, tensors = len(self.row_layer), statistics.tensors()

@@ -138,14 +138,56 @@ def test_the_grids_of_the_phases_lie_at_different_places():
     assert (grid_step((112, 112), 16), grid_step((7, 7), 16), grid_step((), 16)) == (28, 2, 1)
 
 
-def test_only_some_frames_are_looked_at_and_all_are_predicted(network):
-    config = OndaConfig.thesis(frames_per_update=2, momentum=0.5, estimator="streaming")
-    onda = adapter(network, config, onnx=True, learn_every=3)
-    for frame in frames(12):
+def test_every_frame_is_learned_from_until_settled_then_few_and_all_are_predicted(network):
+    config = OndaConfig.thesis(frames_per_update=2, momentum=0.6, estimator="streaming")
+    onda = adapter(network, config, onnx=True, learn_every=5)
+    for frame in frames(24):  # two updates leave 0.16 of the statistics before
         assert onda.predict(frame).shape == (3,)
     status = onda.status()
-    assert (status.frames, status.counted, status.updates) == (12, 4, 2)
+    assert (status.frames, status.counted, status.updates) == (24, 8, 4)
     assert status.rejected == status.redundant == 0
+
+
+def test_another_light_is_noticed_and_a_reset_begins_anew(network):
+    config = OndaConfig.thesis(frames_per_update=5, momentum=0.2, estimator="streaming")
+    onda = adapter(network, config, onnx=True, learn_every=5)
+
+    def counted(stream):
+        before = onda.status().counted
+        for frame in stream:
+            onda.predict(frame)
+        return onda.status().counted - before
+
+    assert counted(frames(40)) == 40  # 0.8^8 of the source is left
+    assert counted(frames(60, seed=1)) < 30
+    assert counted([frame / 4 - 2 for frame in frames(40, seed=2)]) > 30
+    onda.reset()
+    assert counted(frames(40, seed=3)) == 40
+
+
+def test_a_replay_learns_from_the_same_frames_as_one_by_one(network):
+    config = OndaConfig.thesis(frames_per_update=5, momentum=0.5, estimator="streaming")
+    one, other = (adapter(network, config, onnx=True, learn_every=4) for _ in range(2))
+    stream = [*frames(30), *(frame / 4 - 2 for frame in frames(20, seed=2))]
+    found, expected = other.replay(torch.cat(stream)), torch.stack([*map(one.predict, stream)])
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert other.status() == one.status()
+
+
+def test_batch_learns_from_one_frame_in_three_since_it_watches_none(network):
+    config = OndaConfig.thesis(frames_per_update=2, momentum=0.5)
+    onda = adapter(network, config, onnx=True, learn_every=7)
+    for frame in frames(12):
+        onda.predict(frame)
+    assert (onda.status().counted, onda.status().updates) == (4, 2)
+
+
+def test_pytorch_learns_from_every_frame(network):
+    config = OndaConfig.thesis(frames_per_update=2, momentum=0.9, estimator="streaming")
+    onda = adapter(network, config, onnx=False)
+    for frame in frames(40):
+        onda.predict(frame)
+    assert onda.status().counted == 40
 
 
 def test_frozen_and_reset_reach_the_sessions(network):

@@ -76,6 +76,20 @@ def test_nothing_has_drifted_at_the_start(network):
     assert measure_drift(layers, layers.read(), layers.read()).maximum == pytest.approx(0)
 
 
+def test_the_distance_of_means_is_bounded_and_over_adapting_layers(network):
+    layers = NormalizationLayers(network, "last:1")
+    statistics, generator = layers.read(), torch.Generator().manual_seed(0)
+    mean = statistics.mean + torch.randn(10, generator=generator)
+    mean[:4] = 1e6  # of a layer that does not adapt
+    d2 = (mean.double() - statistics.mean.double()).numpy()[4:] ** 2
+    expected = np.mean(d2 / (statistics.variance.double().numpy()[4:] + d2))
+    assert layers.distance(statistics, mean) == pytest.approx(expected, rel=1e-5)
+    assert layers.distance(statistics, statistics.mean) == 0
+    dead = Statistics(statistics.mean, torch.zeros_like(statistics.variance))
+    assert layers.distance(dead, statistics.mean) == 0
+    assert layers.distance(dead, mean) == pytest.approx(1)
+
+
 def test_a_dead_channel_gives_a_finite_drift(network):
     layers = NormalizationLayers(network)
     source = layers.read()
