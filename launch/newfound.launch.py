@@ -76,7 +76,11 @@ SETTINGS = {
     "proposer_checkpoint": (DETECTOR, "proposer_checkpoint", "Model for regions and fused"),
     "depth_topic": (DEPTH_NODES, "depth_topic", "Depth images, in the camera's namespace"),
     "camera_info_topic": (DEPTH_NODES, "camera_info_topic", "Calibration of the depth images"),
-    "target_frame": (DETECTOR, "target_frame", "Frame of tf2 for positions, such as map"),
+    "target_frame": (
+        (*DETECTOR, "object_memory"),
+        "target_frame",
+        "Frame of tf2 for positions, such as map",
+    ),
     "object_database": (("object_memory",), "database", "SQLite file of the object memory"),
     "knowledge_base": (
         DETECTOR,

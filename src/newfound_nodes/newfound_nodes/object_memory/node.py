@@ -55,6 +55,11 @@ PARAMETERS = (
     ),
     Parameter("camera_info_topic", "camera_info", "sensor_msgs/CameraInfo of that depth."),
     Parameter("image_topic", "image", "Images of each camera, for views; empty: none are kept."),
+    Parameter(
+        "target_frame",
+        "",
+        "Frame in which positions must be, such as map, or a thing is not remembered; empty: any.",
+    ),
     Parameter("max_range", 4.0, "Distance up to which things are missed (m).", 0.1, 100.0),
     Parameter(
         "min_score", 0.5, "Score a known class needs to be remembered.", 0.0, 1.0, live=True
@@ -74,7 +79,7 @@ class ObjectMemoryNode(ManagedNode):
         self._cameras: list[Camera] = []
         self._error = ""  # of the disk
         self._without, self._placeless = math.inf, False  # since when nothing had a position
-        self._in_camera_frame = ""
+        self._frame_problem = ""  # of positions
         super().__init__(name, **node_arguments)
         group = MutuallyExclusiveCallbackGroup()
         for kind, service, handler in (
@@ -121,7 +126,8 @@ class ObjectMemoryNode(ManagedNode):
         memory = self.memory
         if memory is None:
             return
-        self._note_positions(message)
+        if not self._check_positions(message):
+            return
         kept = [(each, one) for each, one in sightings(message) if self._trusted(each)]
         try:
             ids = memory.see([one for _, one in kept])
@@ -141,23 +147,23 @@ class ObjectMemoryNode(ManagedNode):
     def _trusted(self, found: msg.OpenWorldDetection) -> bool:
         return not found.label or found.score >= self.param("min_score")
 
-    def _note_positions(self, message: msg.OpenWorldDetections) -> None:
-        """Notice a detector that gives no positions, or gives them in the camera's frame."""
-        now = time.monotonic()
+    def _check_positions(self, message: msg.OpenWorldDetections) -> bool:
+        """Whether positions are in a frame that is remembered; warn if there are none, or not."""
+        now, wanted = time.monotonic(), self.param("target_frame")
+        frame = message.target_frame or message.header.frame_id
+        right = frame == wanted if wanted else bool(message.target_frame)
         if any(each.has_position for each in message.detections):
             self._without, self._placeless = math.inf, False
-            frame = "" if message.target_frame else message.header.frame_id
-            if frame and frame != self._in_camera_frame:
-                self.get_logger().warning(
-                    f"positions are in the frame of the camera, {frame!r}: they hold while it "
-                    "stands still. Set target_frame of the detector, with tf2"
-                )
-            self._in_camera_frame = frame
+            problem = "" if right else _frame_problem(frame, wanted)
+            if problem and problem != self._frame_problem:
+                self.get_logger().warning(problem + (_FOLLOWED if wanted else _FIXED))
+            self._frame_problem = problem
         elif message.detections:
             self._without = min(self._without, now)
             if now - self._without > _WARN_AFTER and not self._placeless:
                 self._placeless = True
                 self.get_logger().warning(_WITHOUT_POSITIONS)
+        return right or not wanted
 
     def _look(
         self,
@@ -284,8 +290,8 @@ class ObjectMemoryNode(ManagedNode):
         if self._error:
             return DiagnosticStatus.ERROR, self._error, {}
         problems = [_WITHOUT_POSITIONS] if self._placeless else []
-        if self._in_camera_frame:
-            problems.append(f"positions are in the frame of the camera, {self._in_camera_frame!r}")
+        if self._frame_problem:
+            problems.append(self._frame_problem)
         return with_problems(super().health(), problems)
 
     def diagnose(self) -> Mapping[str, object]:
@@ -294,6 +300,18 @@ class ObjectMemoryNode(ManagedNode):
         return {} if memory is None else {"objects": memory.count(), "file": str(memory.path)}
 
 
+_FOLLOWED = "; the diagnostics of the detector say why"
+_FIXED = (
+    ": they hold while it stands still. If it moves, set target_frame of the detector, with tf2, "
+    "and of this node"
+)
 _WITHOUT_POSITIONS = (
     "detections have no position: set positions and camera_info_topic of the detector"
 )
+
+
+def _frame_problem(frame: str, wanted: str) -> str:
+    """What is wrong with positions in a frame."""
+    if wanted:
+        return f"positions are in {frame!r}, not in {wanted!r}: nothing is remembered"
+    return f"positions are in the frame of the camera, {frame!r}"

@@ -183,6 +183,23 @@ def test_positions_in_the_frame_of_a_camera_are_said_to_be_so(ros, robot):
     assert diagnostics().level == DiagnosticStatus.WARN
 
 
+def test_what_is_not_placed_in_the_target_frame_is_not_remembered(ros, parameters):
+    ros.started(ObjectMemoryNode, **parameters, target_frame="map")
+    robot, diagnostics = Robot(ros), ros.diagnostics(NODE)
+    robot.see(found("mug"))
+    eventually(lambda: ros.logged("not in 'map'"), "a warning")
+
+    def level():
+        status = diagnostics()
+        return status is not None and status.level
+
+    eventually(lambda: level() == DiagnosticStatus.WARN, "diagnostics")
+    robot.see(found("bowl"), target=0.0)
+    robot.finds("bowl")
+    assert robot.find("mug") == []
+    eventually(lambda: level() == DiagnosticStatus.OK, "all is well")
+
+
 def test_markers_show_what_is_remembered(ros, robot):
     shown = ros.collect(MarkerArray, f"{NODE}/markers")
     robot.see(found("mug", 0.2), target=0.0)
