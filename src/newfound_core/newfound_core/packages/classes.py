@@ -44,6 +44,8 @@ def _package(memory: Memory, label: str, robot: str) -> Package:
     files: dict[str, bytes] = {}
     for sample in memory.samples(label):
         name = f"images/{sample_id(sample)}"
+        if name in files:  # remembered twice, as of a camera that shows the same again
+            continue
         files[name] = encoded(sample)[0]
         entries.append({"file": name, "held_out": sample.held_out})
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

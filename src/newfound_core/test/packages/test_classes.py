@@ -10,13 +10,15 @@ import cv2
 import pytest
 
 from newfound_core import testing
+from newfound_core.checkpoint import MEMORY_NAME
 from newfound_core.errors import LockedError
 from newfound_core.knowledge.contents import from_checkpoint, read_knowledge
 from newfound_core.knowledge.knowledge_base import KnowledgeBase
 from newfound_core.learning import learn
 from newfound_core.learning.job import JobState, LearningOptions
+from newfound_core.open_world.memory import Memory
 from newfound_core.open_world.memory_store import load_memory
-from newfound_core.packages import PackageError, pack, unpack
+from newfound_core.packages import PackageError, classes, pack, unpack
 from newfound_core.packages.__main__ import main
 from newfound_core.packages.classes import class_images, export_class, import_class
 
@@ -61,6 +63,14 @@ def test_what_is_exported_are_the_remembered_images(shipped, package):
     memory = load_memory(shipped / "memory")
     assert len(class_images(package)) == len(memory.samples("red"))
     assert package.provenance["robot"] == "robot one"
+
+
+def test_an_image_that_is_remembered_twice_is_exported_once(shipped, monkeypatch):
+    once = load_memory(shipped / MEMORY_NAME).samples("red")
+    twice = Memory(samples={"red": [*once, *once]})
+    monkeypatch.setattr(classes, "load_memory", lambda _: twice)
+    package = unpack(pack(export_class(shipped, "red")))
+    assert len(class_images(package)) == len(once)
 
 
 def test_an_imported_class_is_learned_and_can_be_undone(make_robot, package):

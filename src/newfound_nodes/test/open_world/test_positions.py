@@ -9,6 +9,7 @@ from sensor_msgs.msg import CameraInfo, Image, RegionOfInterest
 from visualization_msgs.msg import Marker, MarkerArray
 
 from newfound_msgs.msg import OpenWorldDetections
+from newfound_nodes import transforms
 from newfound_nodes.open_world import node as node_module
 from newfound_nodes.open_world.node import OpenWorldDetector
 from newfound_nodes.open_world.positions import Positions, calibration
@@ -150,7 +151,10 @@ def test_poses_are_in_the_target_frame_where_it_is_known(ros, parameters, monkey
     assert (placed.target_frame, placed.to_target.translation.x) == ("map", 10.0)
 
 
-def test_a_calibration_that_does_not_fit_is_said_in_log_and_diagnostics(ros, parameters):
+def test_a_calibration_that_does_not_fit_is_said_in_log_and_diagnostics(
+    ros, parameters, monkeypatch
+):
+    monkeypatch.setattr(transforms, "tf2_ros", None)  # a robot has it
     ros.started(OpenWorldDetector, **parameters, positions=True, target_frame="map")
     ros.collect(OpenWorldDetections, f"{NODE}/detections")
     diagnostics = ros.diagnostics(NODE)
