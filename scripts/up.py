@@ -26,6 +26,9 @@ def main() -> int:
     parser.add_argument("--params", required=True, help="parameter file of the container")
     parser.add_argument("--port", type=int, default=PORT, help="of the page")
     options = parser.parse_args()
+    if answers(options.port):
+        print(f"up: port {options.port} is in use: end what has it, or give PORT", file=sys.stderr)
+        return 1
     container = [sys.executable, "-m", "newfound_runtime.container"]
     commands = [
         [*container, "--ros-args", "--params-file", options.params],

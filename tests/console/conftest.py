@@ -61,6 +61,7 @@ class Camera:
     def __init__(self, ros: Harness, topic: str = "/bench/image_raw") -> None:
         self.colour = "red"
         self.turning = False  # each image another side of the square
+        self.paused = False
         self._publisher = ros.publisher(Image, topic)
         self._number = 0
         self._closing = threading.Event()
@@ -69,6 +70,8 @@ class Camera:
 
     def _run(self) -> None:
         while not self._closing.wait(0.1):
+            if self.paused:
+                continue
             self._number += 1
             pixels = square(COLOURS[self.colour], self._number)
             if self.turning:

@@ -124,6 +124,17 @@ def test_an_area_is_drawn_learned_seen_and_undone(stack, tab):
     expect(tab.locator(".areas li")).to_have_count(3, timeout=WAIT)
 
 
+def test_an_area_that_was_forgotten_comes_back_by_undo(stack, tab):
+    tab.get_by_role("link", name="Draw").click()
+    areas = tab.locator(".areas li")
+    expect(areas).to_have_count(3, timeout=WAIT)
+    tab.get_by_role("button", name="Forget red").click()
+    tab.get_by_role("dialog").get_by_role("button", name="Forget it").click()
+    expect(areas).to_have_count(2, timeout=WAIT)
+    tab.locator(".toast").get_by_role("button", name="Undo").click()
+    expect(areas).to_have_count(3, timeout=WAIT)
+
+
 def test_an_outline_is_drawn_by_keys_and_points_are_taken_back(stack, tab):
     tab.get_by_role("link", name="Draw").click()
     stack.show(200)

@@ -20,6 +20,9 @@ EMPTY = {
     "objects": "does not remember places",
     "light": "No part that follows the light",
 }
+START = {"objects": "object_memory"} | dict.fromkeys(
+    ("inbox", "teach", "knowledge"), "open_world_detector"
+)  # what the page says is to be started
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +40,8 @@ def test_without_a_robot_each_page_says_what_is_missing(alone, browser, name):
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.goto(f"{alone}#/{name}")
     expect(page.locator("main")).to_contain_text(EMPTY[name], timeout=WAIT)
+    if name in START:
+        expect(page.locator("main")).to_contain_text(f"have “{START[name]}” started")
     page.close()
     assert problems == []
 
@@ -62,4 +67,17 @@ def test_the_longest_names_fit_on_every_page(stack, browser, width):
         assert _width(page) <= width
     finally:
         stack.detector.session.rename(LONGEST, "red")
+        page.close()
+
+
+def test_a_name_with_an_apostrophe_is_quoted_as_any_other(stack, browser):
+    session = stack.detector.session
+    session.rename("green", "baker's_yeast")
+    page = browser.new_page()
+    try:
+        page.goto(f"{stack.address}#/knowledge")
+        newest = page.locator(".timeline .now strong")
+        expect(newest).to_have_text("Renamed “green” to “baker's yeast”", timeout=WAIT)
+    finally:
+        session.rename("baker's_yeast", "green")
         page.close()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page in a real browser, on real nodes: everything that a person does, by clicks and keys."""
 
+import time
 from functools import partial
 
 import pytest
@@ -8,7 +9,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from newfound_console.node import Console
+from newfound_console.other_actions import MAX_OBJECTS
 from newfound_core.detection.unknown_objects import UnknownState
+from newfound_core.object_memory import Sighting
 from newfound_core.open_world.view_coverage import distinct_views
 from newfound_nodes.open_world import stored_views
 from newfound_runtime.testing import eventually
@@ -85,6 +88,76 @@ def test_other_names_are_looked_for_when_none_is_right(stack, clean, tab):
     expect(tab.locator(".candidate")).to_have_count(0, timeout=WAIT)
     expect(tab.get_by_text("None of these")).to_be_hidden()
     assert stack.curator.proposals.open()[0].refused == ("lemon", "duster", "lamp")
+
+
+def test_the_suggestion_of_a_thing_that_is_known_adds_its_views(stack, clean, tab):
+    stack.suggestions = {"green": 0.9, "duster": 0.1}
+    session = stack.detector.session
+    version, before = session.version(), len(session.remembered().samples("green"))
+    go(tab, "Inbox")
+    show_until_asked(stack, tab, "mint")
+    tab.locator(".card").get_by_role("button", name="green").click()
+    expect(tab.locator(".finished")).to_contain_text("Learned: green", timeout=WAIT)
+    assert len(session.remembered().samples("green")) > before
+    session.restore(version)
+
+
+def test_a_name_that_is_typed_as_the_page_shows_it_is_that_of_the_known_class(stack, clean, tab):
+    version = stack.detector.session.version()
+    stack.detector.session.rename("green", "leaf_green")
+    try:
+        go(tab, "Inbox")
+        show_until_asked(stack, tab, "mint")
+        tab.get_by_label("Name of this thing").fill("Leaf green")
+        tab.get_by_role("button", name="Save").click()
+        expect(tab.locator(".finished")).to_contain_text("Learned: leaf green", timeout=WAIT)
+        assert sorted(labels(stack)) == ["blue", "leaf_green", "red"]
+    finally:
+        stack.detector.session.restore(version)
+
+
+def test_a_suggestion_that_is_taken_is_told_once(stack, clean, tab):
+    go(tab, "Inbox")
+    show_until_asked(stack, tab, "navy")
+    tab.locator(".card").get_by_role("button", name="duster").click()
+    expect(tab.locator(".finished")).to_contain_text("Learned: duster", timeout=WAIT)
+    assert tab.locator(".toast", has_text="Learning “duster”").count() == 1
+
+
+def test_undo_of_a_lesson_is_offered_while_it_is_the_last_change(stack, clean, tab):
+    go(tab, "Inbox")
+    show_until_asked(stack, tab, "yellow")
+    tab.locator(".card").get_by_role("button", name="lemon").click()
+    undo = tab.locator(".finished .undo")
+    expect(undo).to_have_count(1, timeout=WAIT)
+    session = stack.detector.session
+    session.rename("blue", "azure")  # a later change, which is not what the button speaks of
+    try:
+        expect(undo).to_have_count(0, timeout=WAIT)
+    finally:
+        session.rename("azure", "blue")
+
+
+def test_what_was_undone_is_not_called_learned_any_more(stack, clean, tab):
+    go(tab, "Inbox")
+    show_until_asked(stack, tab, "yellow")
+    tab.locator(".card").get_by_role("button", name="lemon").click()
+    tab.locator(".finished .undo").click(timeout=WAIT)
+    expect(tab.locator(".finished")).to_contain_text("Not known any more: lemon", timeout=WAIT)
+    expect(tab.locator(".finished .undo")).to_have_count(0)
+
+
+def test_when_some_of_several_things_fail_it_is_said_which_and_why(stack, clean, tab):
+    go(tab, "Inbox")
+    for colour in ("mint", "navy"):
+        show_until_asked(stack, tab, colour)
+    answer = {"done": 1, "failed": {"u1": "it was decided already"}}
+    tab.route("**/api/dismiss", lambda route: route.fulfill(json=answer))
+    for number in range(2):
+        tab.locator(".card").nth(number).get_by_label("Select this thing").check()
+    tab.locator(".bulk").get_by_role("button", name="Not interesting").click()
+    expect(tab.locator(".toast.error")).to_contain_text("1 of 2", timeout=WAIT)
+    expect(tab.locator(".toast.error")).to_contain_text("it was decided already")
 
 
 def test_two_cards_are_merged_and_several_are_named_at_once(stack, clean, tab):
@@ -232,6 +305,55 @@ def test_things_are_found_on_the_map(stack, clean, tab):
     expect(tab.locator(".objects li")).to_have_count(0, timeout=WAIT)
 
 
+def test_things_far_from_the_start_of_the_map_are_not_drawn_on_one_spot(stack, clean, tab):
+    memory, place = stack.memory.memory, ((0.0, 0.0, 0.0, 1.0), (0.1, 0.1, 0.1), 0.01)
+    now = time.time_ns()
+    memory.see([Sighting("hall", (30.0 + x, 40.0, 0.8), *place, now, "jar") for x in (0, 0.5)])
+    try:
+        go(tab, "Objects")
+        tab.get_by_label("Map", exact=True).select_option("hall", timeout=WAIT)
+        dots = tab.locator(".map .known .size")
+        expect(dots).to_have_count(2, timeout=WAIT)
+        one, other = dots.nth(0).bounding_box(), dots.nth(1).bounding_box()
+        assert abs(one["y"] - other["y"]) > 100
+        assert tab.locator(".map .origin").count() == 0
+    finally:
+        for each in memory.latest("hall", 0.0, 10):
+            memory.forget(each.id)
+
+
+def test_a_thing_that_was_seen_long_ago_is_found_on_the_map_too(stack, clean, tab):
+    memory, place = stack.memory.memory, ((0.0, 0.0, 0.0, 1.0), (0.1, 0.1, 0.1), 0.01)
+    long_ago = time.time_ns() - 10**15
+    memory.see([Sighting("attic", (0.0, 0.0, 0.8), *place, long_ago, "old_lamp")])
+    newer = [((n % 20) * 0.3, (n // 20) * 0.3, 0.0) for n in range(MAX_OBJECTS)]
+    memory.see([Sighting("attic", at, *place, time.time_ns(), "brick") for at in newer])
+    try:
+        go(tab, "Objects")
+        expect(tab.locator(".objects li")).to_have_count(MAX_OBJECTS, timeout=WAIT)
+        tab.get_by_label("Search for a thing").fill("Old lamp")
+        expect(tab.locator(".objects li")).to_have_count(1, timeout=WAIT)
+        expect(tab.locator(".objects li strong")).to_have_text("old lamp")
+    finally:
+        for each in memory.latest("attic", 0.0, 1000):
+            memory.forget(each.id)
+
+
+def test_an_old_picture_is_not_shown_as_if_it_were_live(stack, clean, tab):
+    waiting = tab.get_by_text("Waiting for the camera")
+    expect(tab.locator(".picture.on")).to_be_visible(timeout=WAIT)
+    expect(waiting).to_be_hidden()
+    stack.camera.paused = True
+    try:
+        expect(waiting).to_be_visible(timeout=WAIT)
+        expect(tab.locator(".boxes g, #in-view li")).to_have_count(0)
+        expect(tab.get_by_text("Nothing comes from the camera")).to_be_visible()
+    finally:
+        stack.camera.paused = False
+    expect(waiting).to_be_hidden(timeout=WAIT)
+    expect(tab.locator(".boxes g")).not_to_have_count(0, timeout=WAIT)
+
+
 def test_a_part_that_stops_is_shown_and_the_page_comes_back_with_it(stack, clean, tab):
     parts = tab.locator(".health")
     expect(parts.locator("li", has_text="Asking you")).to_contain_text("Working", timeout=WAIT)
@@ -279,6 +401,23 @@ def test_on_a_phone_everything_fits_and_a_thing_is_named_by_touch(stack, clean, 
     context.close()
 
 
+def test_on_a_phone_what_was_tapped_is_in_view_and_a_page_begins_at_its_top(stack, clean, browser):
+    context = browser.new_context(
+        viewport={"width": 360, "height": 400}, has_touch=True, is_mobile=True
+    )
+    page = context.new_page()
+    page.goto(stack.address)
+    page.get_by_role("link", name="Knowledge").tap()
+    page.locator(".classes").get_by_role("button", name="red").tap(timeout=WAIT)
+    expect(page.locator(".detail h2")).to_be_in_viewport(timeout=WAIT)
+    expect(page.locator(".example")).not_to_have_count(0, timeout=WAIT)
+    assert page.evaluate("scrollY") > 0
+    page.get_by_role("link", name="Teach").tap()
+    expect(page.locator("h1")).to_be_in_viewport(timeout=WAIT)
+    assert page.evaluate("scrollY") == 0
+    context.close()
+
+
 def test_whoever_comes_from_elsewhere_is_asked_for_the_token_once(stack, browser):
     file = stack.folder / "token"
     others = stack.ros.started(Console, "others", port=0, host="0.0.0.0", token_file=str(file))
@@ -301,6 +440,27 @@ def test_whoever_comes_from_elsewhere_is_asked_for_the_token_once(stack, browser
     assert token not in by_address.url
     by_address.close()
     stack.ros.change("/others", "shutdown")
+
+
+def test_a_page_that_is_locked_out_asks_for_the_new_token(stack, browser):
+    file = stack.folder / "key"
+    locked = stack.ros.started(Console, "locked", port=0, host="0.0.0.0", token_file=str(file))
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{locked.address}#token={file.read_text().strip()}")
+    expect(page.locator("#link")).to_have_text("Connected", timeout=WAIT)
+    port = locked._server.port
+    for transition in ("deactivate", "cleanup"):
+        assert stack.ros.change("/locked", transition)
+    file.unlink()
+    stack.ros.set("/locked", port=port)
+    for transition in ("configure", "activate"):
+        assert stack.ros.change("/locked", transition)
+    page.get_by_label("Token").fill(file.read_text().strip(), timeout=WAIT)
+    page.get_by_role("button", name="Open").click()
+    expect(page.locator("#link")).to_have_text("Connected", timeout=WAIT)
+    context.close()
+    stack.ros.change("/locked", "shutdown")
 
 
 def test_the_page_comes_back_when_the_server_was_restarted(stack, clean, browser):

@@ -13,6 +13,7 @@ from typing import Any
 from newfound_console.bridge import Bridge, Subscriptions, Wanted
 from newfound_console.live import number
 from newfound_console.pictures import Pictures
+from newfound_core.knowledge.labels import same_label
 from newfound_msgs import msg
 from newfound_runtime.managed_node import LATCHED
 
@@ -181,6 +182,16 @@ class DetectorState:
         """What is known."""
         return [known.label for known in self.knowledge.classes] if self.knowledge else []
 
+    def known_label(self, label: str) -> str | None:
+        """The known class of a name, which the page shows without underscores."""
+        names = [label, label.replace(" ", "_")]
+        return next((own for n in names for own in self.labels if same_label(own, n)), None)
+
+    def suggested(self, unknown_id: str) -> str:
+        """The first name that is proposed for an unknown thing."""
+        candidates = self._cards.get(unknown_id, {}).get("candidates", [])
+        return candidates[0]["label"] if candidates else ""
+
     def waiting(self) -> int:
         """How many things wait for a person now."""
         if self.curator:
@@ -204,7 +215,7 @@ class DetectorState:
             "cards": [self._with_job(card) for card in cards],
             "hidden": max(0, total - len(cards)),
             "backlog": len(backlog),
-            "finished": finished,
+            "finished": [self._with_change(card) for card in finished],
             "labels": self.labels,
             "version": self.knowledge.version if self.knowledge else 0,
             "curator": bool(self.curator),
@@ -217,6 +228,19 @@ class DetectorState:
         views = list(dict.fromkeys([*card["views"], *filter(None, seen["views"])]))
         facts = {key: seen[key] for key in ("sightings", "nearest", "seen")}
         return {**card, **facts, "views": views[:4]}
+
+    def _with_change(self, card: dict[str, Any]) -> dict[str, Any]:
+        """Whether learning it is the last change, and whether a later one took it back."""
+        if card["state"] != "learned" or self.knowledge is None:
+            return card
+        done = (j for j in self.jobs.values() if j["state"] == "done")
+        made = max((j["version"] for j in done if j["label"] == card["label"]), default=0)
+        later = 0 < made < self.knowledge.version
+        return {
+            **card,
+            "last": made == self.knowledge.version,
+            "gone": later and card["label"] not in self.labels,
+        }
 
     def _with_job(self, card: dict[str, Any]) -> dict[str, Any]:
         if card["state"] != "learning":

@@ -32,7 +32,7 @@ SERVICES = {
 }
 ASKED = {
     "curator": ("detector", *BUDGET),
-    "memory": (),
+    "memory": ("cameras", "detector"),
 }  # parameters of interest; else those of images
 IMAGES = ("image_topic", "image_transport")
 PERIOD = 1.0  # s between two looks at the graph
@@ -74,6 +74,7 @@ class Camera:
     places: list[str] = field(default_factory=list)
     classifiers: list[str] = field(default_factory=list)
     segmenters: list[str] = field(default_factory=list)
+    memory: str = ""  # the object memory that listens to the detector
     name: str = ""  # for people
 
 
@@ -170,9 +171,24 @@ class Directory:
         for kind in ("places", "classifier", "segmenter"):
             for name in self.of_kind(kind):
                 self._attach(found, kind, name)
+        memories = self._memories()
         for camera in found.values():
+            only = next(iter(memories)) if len(memories) == 1 else ""
+            camera.memory = next((m for m in memories if camera.detector in memories[m]), only)
             camera.name = _shown(camera, found.values())
         return list(found.values())
+
+    def _memories(self) -> dict[str, list[str]]:
+        """The detectors that each object memory listens to."""
+        found = {}
+        for name in self.of_kind("memory"):
+            given = self.nodes[name].parameters
+            detector = given.get("detector") or ""
+            found[name] = [
+                resolved(name, f"{camera}/{detector}" if camera else detector)
+                for camera in given.get("cameras") or ()
+            ]
+        return found
 
     def _attach(self, cameras: dict[str, Camera], kind: str, name: str) -> None:
         given = self.nodes[name].parameters
@@ -253,4 +269,5 @@ def _value(value: Any) -> Any:
         ParameterType.PARAMETER_STRING: value.string_value,
         ParameterType.PARAMETER_DOUBLE: value.double_value,
         ParameterType.PARAMETER_INTEGER: value.integer_value,
+        ParameterType.PARAMETER_STRING_ARRAY: list(value.string_array_value),
     }.get(value.type)

@@ -23,22 +23,27 @@ class InboxActions:
     async def name(self, body: dict[str, Any]) -> Any:
         """Say what unknown things are: one label for all of them, or each its first candidate."""
         detector, ids = node(body, "detector"), texts(body, "ids")
-        label, extend = text(body, "label", ""), body.get("extend") is True
+        label = text(body, "label", "")
         if len(ids) > 1 and label:
             ids = [await self._merge(detector, ids)]
         failed = {}
         for each in ids:
             try:
-                await self._name(detector, each, label, extend)
+                await self._name(detector, each, label)
             except CallError as error:
                 failed[each] = str(error)
         if len(failed) == len(ids):
             raise CallError(next(iter(failed.values())))
         return {"done": len(ids) - len(failed), "failed": failed}
 
-    async def _name(self, detector: str, unknown_id: str, label: str, extend: bool) -> None:
+    async def _name(self, detector: str, unknown_id: str, label: str) -> None:
         state = self._console.detectors.get(detector)
         call = self._console.bridge.call
+        wanted = label or (state.suggested(unknown_id) if state is not None else "")
+        known = state.known_label(wanted) if state is not None and wanted else None
+        extend = known is not None  # it gets these views
+        if known not in (None, wanted):
+            label = known
         if state is not None and state.curator:
             kind = srv.ConfirmLabel
             request = kind.Request(unknown_id=unknown_id, label=label, extend=extend)

@@ -15,7 +15,7 @@ from newfound_console.knowledge_actions import KnowledgeActions
 from newfound_console.other_actions import DrawActions, LightActions, ObjectActions, TeachActions
 from newfound_console.security import Access, is_loopback, read_token
 from newfound_console.server import WebServer, make_app
-from newfound_runtime.managed_node import ManagedNode
+from newfound_runtime.managed_node import LoadError, ManagedNode
 from newfound_runtime.parameters import Parameter
 
 ACTIONS = (
@@ -72,11 +72,14 @@ class Console(ManagedNode):
     def activated(self) -> None:
         """Begin to serve."""
         host, port = self.param("host"), self.param("port")
-        token, new = ("", False) if is_loopback(host) else read_token(self._token_file())
+        try:
+            token, new = ("", False) if is_loopback(host) else read_token(self._token_file())
+        except OSError as error:
+            raise LoadError(f"the token cannot be kept ({error}): set token_file") from error
         try:
             server = WebServer(host, port)
         except OSError as error:
-            raise OSError(f"port {port} of {host} cannot be used ({error}): set port") from error
+            raise LoadError(f"port {port} of {host} cannot be used ({error}): set port") from error
         loop = asyncio.new_event_loop()
         self._bridge = Bridge(self, loop)
         settings = Settings(self.param("image_rate"), self.param("image_side"))
@@ -94,6 +97,8 @@ class Console(ManagedNode):
             text += f"#token={new_token} (the token is kept in {self._token_file()})"
         elif not is_loopback(self.param("host")):
             text += f", with the token in {self._token_file()}"
+        if self.param("host") in ("0.0.0.0", "::"):
+            text += "; elsewhere, put this machine's name for localhost"
         self.get_logger().info(text)
 
     def deactivated(self) -> None:

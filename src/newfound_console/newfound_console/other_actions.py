@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an operator does on the pages Teach, Draw, Objects and Light."""
 
+from contextlib import suppress
 from typing import Any
 
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
@@ -42,9 +43,12 @@ class TeachActions:
 
     async def learn(self, body: dict[str, Any]) -> Any:
         """Learn the thing from its views."""
-        session = self._console.teaching(node(body, "detector"))
-        extend = body.get("extend") is True
-        return {"job": await session.learn(text(body, "label"), extend)}
+        detector, label = node(body, "detector"), text(body, "label")
+        state = self._console.detectors.get(detector)
+        known = state.known_label(label) if state is not None else None
+        label = known or label
+        job = await self._console.teaching(detector).learn(label, extend=known is not None)
+        return {"job": job, "label": label}
 
 
 class DrawActions:
@@ -90,11 +94,20 @@ class ObjectActions:
         return {"objects": self.objects, "forget_object": self.forget}
 
     async def objects(self, body: dict[str, Any]) -> Any:
-        """Everything that was seen, the last first; the page searches in it."""
+        """What was seen last, and all that has the name which is searched for."""
+        memory, wanted = node(body, "memory"), text(body, "label", "")
         request = srv.ListObjects.Request(limit=MAX_OBJECTS, views=True)
-        service = f"{node(body, 'memory')}/list_objects"
-        answer = await self._console.bridge.call(srv.ListObjects, service, request)
-        return {"objects": [self._shown(each) for each in answer.objects]}
+        call = self._console.bridge.call
+        answer = await call(srv.ListObjects, f"{memory}/list_objects", request)
+        found = {each.id: each for each in answer.objects}
+        full = len(found) == MAX_OBJECTS
+        # The page shows names without underscores.
+        for label in {wanted, wanted.replace(" ", "_")} if wanted and full else ():
+            asked = srv.FindObject.Request(label=label, limit=MAX_OBJECTS, views=True)
+            with suppress(CallError):  # nothing of that name
+                more = await call(srv.FindObject, f"{memory}/find_object", asked)
+                found |= {each.id: each for each in more.objects}
+        return {"objects": [self._shown(each) for each in found.values()], "full": full}
 
     def _shown(self, each: Any) -> dict[str, Any]:
         at, size = each.pose.position, each.size

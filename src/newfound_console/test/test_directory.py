@@ -14,6 +14,7 @@ from newfound_console import detectors
 from newfound_console.directory import resolved
 from newfound_console.node import Console
 from newfound_msgs import msg
+from newfound_msgs.srv import FindObject
 from newfound_runtime.managed_node import LATCHED, ManagedNode
 from newfound_runtime.parameters import Parameter
 from newfound_runtime.testing import eventually
@@ -34,6 +35,20 @@ class FakeDetector(ManagedNode):
         "unknowns": (msg.UnknownObject, 1000),
         "knowledge": (msg.KnowledgeBase, LATCHED),
     }
+
+
+class FakeMemory(ManagedNode):
+    """Offers the service by which an object memory is known."""
+
+    NAME = "object_memory"
+    PARAMETERS = (
+        Parameter("cameras", [""], "Namespaces of the cameras."),
+        Parameter("detector", "open_world_detector", "Name of the detector of each camera."),
+    )
+
+    def __init__(self, name=None, **node_arguments):
+        super().__init__(name, **node_arguments)
+        self.create_service(FindObject, "~/find_object", lambda _, response: response)
 
 
 @pytest.fixture
@@ -91,6 +106,24 @@ def test_cameras_of_several_robots_come_and_go(ros, console):
 
     asyncio.run(run())
     assert one.count_subscribers("/ada_detector/detections") == 0
+
+
+def test_a_camera_has_the_object_memory_that_listens_to_its_detector(ros, console):
+    for name in ("ada", "bob", "cleo"):
+        add_robot(ros, name)
+    ros.started(FakeMemory, "a_memory", detector="bob_detector")
+    ros.started(FakeMemory, "b_memory", detector="ada_detector", cameras=["", "/elsewhere"])
+
+    def memories(newest):
+        cameras = newest.get("status", {}).get("cameras", [])
+        return {camera["id"]: camera["memory"] for camera in cameras}
+
+    async def run():
+        async with watching(console) as newest:
+            expected = {"/ada_detector": "/b_memory", "/bob_detector": "/a_memory"}
+            await until(lambda: memories(newest) == expected | {"/cleo_detector": ""})
+
+    asyncio.run(run())
 
 
 def test_nothing_is_subscribed_to_while_nobody_watches(ros, console):

@@ -46,7 +46,7 @@ Output = tuple[type, str, QoSProfile | int]  # message type, topic, quality of s
 
 
 class LoadError(Exception):
-    """Why the node cannot be configured, in one sentence for the person who can fix it."""
+    """Why the node cannot be configured or activated, in a sentence for who can fix it."""
 
 
 class ManagedNode(LifecycleNodeMixin, Node):
@@ -289,7 +289,9 @@ class ManagedNode(LifecycleNodeMixin, Node):
         try:
             self.activated()
         except Exception as error:
-            failed = self._fail(f"not activated: {type(error).__name__}: {error}", traceback=True)
+            known = isinstance(error, LoadError)
+            reason = str(error) if known else f"{type(error).__name__}: {error}"
+            failed = self._fail(f"not activated: {reason}", traceback=not known)
             self.log_exceptions(self.deactivated)
             super().on_deactivate(state)
             return failed

@@ -20,10 +20,16 @@ export class Link extends EventTarget {
     socket.onmessage = (event) => this.#receive(event.data);
     socket.onclose = () => {
       this.#state(false);
-      setTimeout(() => this.connect(), this.#wait);
+      setTimeout(() => this.#again(), this.#wait);
       this.#wait = Math.min(this.#wait * 1.6, 8000);
     };
     this.#socket = socket;
+  }
+
+  async #again() {
+    // With another token than before the page begins anew, and asks for it.
+    if ((await isOpen()) === false) location.reload();
+    else this.connect();
   }
 
   watch(channels) {
@@ -56,6 +62,12 @@ export class Link extends EventTarget {
     this.connected = connected;
     this.dispatchEvent(new CustomEvent("state"));
   }
+}
+
+/** Whether the server lets this browser in; null if it does not answer. */
+export async function isOpen() {
+  const response = await fetch("/api/session").catch(() => null);
+  return response?.ok ? (await response.json()).open : null;
 }
 
 export async function post(action, body = {}) {

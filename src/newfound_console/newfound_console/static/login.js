@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The token: from the address (behind #, so that it is sent to nobody by itself) or typed in.
 
-import { post } from "./link.js";
+import { isOpen, post } from "./link.js";
 import { h, say } from "./ui.js";
-
-async function isOpen() {
-  const response = await fetch("/api/session").catch(() => null);
-  return response?.ok ? (await response.json()).open : false;
-}
 
 export async function login(root) {
   const given = location.hash.match(/^#token=(.+)$/);

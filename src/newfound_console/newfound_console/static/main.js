@@ -72,6 +72,7 @@ function route() {
     if (item.id === `nav-${name}`) item.setAttribute("aria-current", "page");
   }
   page = module.show(root, app);
+  scrollTo(0, 0);
 }
 
 function showStatus(data) {

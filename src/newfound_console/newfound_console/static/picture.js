@@ -3,20 +3,30 @@
 
 import { h, keyed, percent, pretty, svg } from "./ui.js";
 
+const LATE = 5000; // ms
+
 export class Picture {
   #image = h("img", { alt: "What the camera sees", class: "frame" });
   #boxes = svg("svg", { class: "boxes", preserveAspectRatio: "none" });
   #address = "";
+  #drawn = 0; // when, in ms
+  #timer = 0;
   chosen = null; // track of the box that is emphasised
 
-  constructor(choose = null) {
+  /** `choose` is called with a box that is pressed, `late` when no picture has come for a while. */
+  constructor(choose = null, late = () => {}) {
     this.choose = choose;
+    this.late = late;
     this.element = h("div", { class: "picture" }, this.#image, this.#boxes,
       h("p", { class: "wait quiet" }, "Waiting for the camera …"));
   }
 
   draw({ width, height, boxes }, image) {
     this.element.classList.add("on");
+    const now = performance.now(), usual = this.#drawn ? now - this.#drawn : 0;
+    this.#drawn = now;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#wait(), Math.max(LATE, 3 * usual));
     const old = this.#address;
     this.#address = URL.createObjectURL(image);
     this.#image.onload = () => URL.revokeObjectURL(old);
@@ -62,7 +72,16 @@ export class Picture {
     text.setAttribute("y", top + size * 1.1);
   }
 
+  /** An old picture is not shown as if it were live. */
+  #wait() {
+    this.#drawn = 0;
+    this.element.classList.remove("on");
+    this.#boxes.replaceChildren();
+    this.late();
+  }
+
   close() {
+    clearTimeout(this.#timer);
     URL.revokeObjectURL(this.#address);
   }
 }

@@ -76,6 +76,9 @@ export function partName(node, camera) {
   return where + (PARTS[last] || pretty(last));
 }
 
+/** What to do about a part that a camera does not have. */
+export const absent = (does, node) => `This camera has no part that ${does}. Choose another camera, or have “${node}” started with the robot.`;
+
 export const percent = (share) => (share === null || share === undefined ? "" : `${Math.round(share * 100)} %`);
 
 export function ago(seconds) {

@@ -96,18 +96,20 @@ export function show(root, app) {
     field.value = "";
     act({ do: "clear" });
     say(result, `“${job.label}” is learned. Look at the picture: it has a colour of its own.`);
-    toast(`It knows “${job.label}” now.`, { action: "Undo", run: () => app.act("undo", node, "Undone.") });
+    toast(`It knows “${job.label}” now.`, { action: "Undo", run: undo });
   }
 
+  const undo = () => app.act("undo", node, "Undone.");
+
   async function forget(label) {
-    const sure = await ask({ title: `Forget “${pretty(label)}”?`, text: "The version before it can be brought back on the robot.", yes: "Forget it", danger: true });
-    if (sure) app.act("forget", { ...node, label }, `“${pretty(label)}” is forgotten.`);
+    const sure = await ask({ title: `Forget “${pretty(label)}”?`, text: "The robot will take it for something else. You can undo this.", yes: "Forget it", danger: true });
+    if (sure && (await app.act("forget", { ...node, label }))) toast(`“${pretty(label)}” is forgotten.`, { action: "Undo", run: undo });
   }
 
   function render() {
     const all = session.pictures.length;
     say(count, all === 1 ? "1 picture" : `${all} pictures`);
-    say(enough, !all ? "They are kept here until the area is learned."
+    say(enough, !all ? `At least ${session.fewest} must show it. They are kept here until it is learned.`
       : session.shown < session.enough ? `${session.shown} of ${all} show it. About ${session.enough} are enough, from different places.` : `${session.shown} of ${all} show it. That is enough.`);
     keyed(strip, session.pictures, (each) => each.id, thumbnail);
     clear.hidden = !all;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Unknown things as cards: one key to confirm a name, or type another.
 
-import { h, keyed, one, percent, pretty, say, toast } from "../ui.js";
+import { absent, h, keyed, one, percent, pretty, say, toast } from "../ui.js";
 
 const STEPS = { fetching: "Looking for pictures of it …", submitting: "About to learn it …", learning: "Learning …", dismissing: "Putting it aside …" };
 const OPEN = ["asking", "waiting", "backlog"];
@@ -31,14 +31,27 @@ export function show(root, app) {
     bulk, cards, empty, finishedPart, names);
   app.watch(...(app.detector ? [`inbox:${app.detector}`] : []));
 
-  async function name(ids, label, extend = false) {
-    const clean = label.trim();
-    if (clean && !extend && inbox.labels.some((known) => known.toLowerCase() === clean.toLowerCase())) extend = true;
-    return app.act("name", { ids, label: clean, extend }, clean ? `Learning “${clean}”.` : "");
+  /** Do something with things and say how it went, also if some of them fail. */
+  async function act(action, body, done) {
+    const answer = await app.act(action, body);
+    const failed = Object.values(answer.failed || {});
+    if (failed.length) toast(`${failed.length} of ${body.ids.length} did not work: ${failed[0]}`, { kind: "error" });
+    else if (answer) toast(done);
+    return answer;
+  }
+
+  /** `label` is empty for the first suggestion of each. */
+  function name(ids, label, shown = label.trim()) {
+    return act("name", { ids, label: label.trim() }, `Learning “${pretty(shown)}”.`);
+  }
+
+  /** Take a suggestion of a card, by its place. */
+  function take(card, at) {
+    return name([card.id], at ? card.candidates[at].label : "", card.candidates[at].label);
   }
 
   async function dismiss(ids) {
-    if (await app.act("dismiss", { ids }, ids.length > 1 ? `${ids.length} things put aside.` : "Put aside. It will not be asked about again.")) selected.clear();
+    if (await act("dismiss", { ids }, ids.length > 1 ? `${ids.length} things put aside.` : "Put aside. It will not be asked about again.")) selected.clear();
     render();
   }
 
@@ -60,7 +73,7 @@ export function show(root, app) {
   async function acceptSelected() {
     const ids = [...selected].filter((id) => inbox.cards.find((card) => card.id === id)?.candidates.length);
     if (!ids.length) return toast("None of them has a suggestion yet.", { kind: "error" });
-    if (await app.act("name", { ids, label: "" }, `${ids.length} suggestions taken.`)) selected.clear();
+    if (await act("name", { ids, label: "" }, `${ids.length} suggestions taken.`)) selected.clear();
     render();
   }
 
@@ -99,7 +112,7 @@ export function show(root, app) {
     const choices = item.querySelector(".candidates");
     choices.hidden = !open || !card.candidates.length;
     keyed(choices, card.candidates.map((candidate, number) => ({ ...candidate, number: number + 1 })), (c) => `${c.label} ${c.provider}`,
-      (c) => h("button", { type: "button", class: "candidate", onclick: () => name([card.id], c.number === 1 ? "" : c.label).then((done) => done && toast(`Learning “${c.label}”.`)) },
+      (c) => h("button", { type: "button", class: "candidate", onclick: () => name([card.id], c.number === 1 ? "" : c.label, c.label) },
         h("kbd", {}), h("span", { class: "label" }, pretty(c.label)), h("span", { class: "quiet" })),
       (button, c) => { say(button.children[0], String(c.number)); say(button.children[2], `${percent(c.confidence)} · ${c.provider}`); });
     item.querySelector(".others").hidden = choices.hidden || !inbox.curator;
@@ -125,18 +138,17 @@ export function show(root, app) {
     say(count, `${selected.size} selected`);
     bulk.querySelector("#merge").hidden = selected.size < 2;
     empty.hidden = inbox.cards.length > 0;
-    say(empty, app.detector ? "Nothing to answer. When the robot meets something it does not know, it appears here." : "This camera has no part that looks for unknown things.");
+    say(empty, app.detector ? "Nothing to answer. When the robot meets something it does not know, it appears here." : absent("looks for unknown things", "open_world_detector"));
     const more = inbox.hidden ? `${inbox.hidden} more wait; the most important come first.` : "";
     const [rate, most] = app.camera?.budget || [];
     const rule = most ? `It asks about ${rate ? `at most ${rate} things a minute, ` : ""}${most} at a time.` : "";
     say(budget, [rule, inbox.backlog ? `${inbox.backlog} wait${inbox.backlog === 1 ? "s" : ""}, to save your time.` : "", more].filter(Boolean).join(" "));
-    keyed(names, inbox.labels.slice(0, 500), (label) => label, (label) => h("option", { value: label }));
+    keyed(names, inbox.labels.slice(0, 500).map(pretty), (label) => label, (label) => h("option", { value: label }));
     finishedPart.hidden = !inbox.finished.length;
-    const newest = inbox.finished.find((entry) => entry.state === "learned")?.id;
-    keyed(finished, inbox.finished, (card) => `${card.id} ${card.state} ${card.id === newest}`, (card) => h("li", {},
+    keyed(finished, inbox.finished, (card) => `${card.id} ${card.state} ${card.last} ${card.gone}`, (card) => h("li", {},
       card.views[0] ? h("img", { src: card.views[0], alt: "" }) : null,
-      h("span", {}, card.state === "learned" ? `Learned: ${pretty(card.label)}` : "Put aside"),
-      card.id === newest ? h("button", { class: "undo", onclick: undo }, "Undo") : null));
+      h("span", {}, card.state !== "learned" ? "Put aside" : `${card.gone ? "Not known any more" : "Learned"}: ${pretty(card.label)}`),
+      card.last ? h("button", { class: "undo", onclick: undo }, "Undo") : null));
     const asked = location.hash.split("?")[1];
     if (asked) {
       const card = cards.querySelector(`[data-key="${CSS.escape(asked)}"]`);
@@ -168,8 +180,8 @@ export function show(root, app) {
       if (steps[event.key] && list.length) {
         list[Math.max(0, Math.min(list.length - 1, at + steps[event.key]))].focus();
       } else if (!card || !OPEN.includes(card.state) || event.target.closest("button")) return;
-      else if (event.key === "Enter" && card.candidates.length) name([card.id], "").then((done) => done && toast(`Learning “${card.candidates[0].label}”.`));
-      else if (/^[1-5]$/.test(event.key) && card.candidates[event.key - 1]) name([card.id], card.candidates[event.key - 1].label);
+      else if (event.key === "Enter" && card.candidates.length) take(card, 0);
+      else if (/^[1-5]$/.test(event.key) && card.candidates[event.key - 1]) take(card, event.key - 1);
       else if (event.key === "t" || event.key === "Enter") list[at].querySelector(".answer input").focus();
       else if (event.key === "n" && card.candidates.length) refuse(card.id);
       else if (event.key === "d" || event.key === "Delete") dismiss([card.id]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the robot knows: classes with their pictures, and how it came to know them.
 
-import { ago, ask, h, keyed, percent, pretty, say, toast } from "../ui.js";
+import { absent, ago, ask, h, keyed, percent, pretty, say, toast } from "../ui.js";
 
 export function show(root, app) {
   let data = { classes: [], jobs: [], version: 0, restorable: [], memory: [0, 0] };
@@ -27,7 +27,7 @@ export function show(root, app) {
         h("section", { class: "panel" }, h("div", { class: "row" }, h("h2", {}, "How it came to this"), undo), timeline))));
   app.watch(...(app.detector ? [`knowledge:${app.detector}`] : []));
   if (!app.detector) {
-    say(total, "This camera has no part that learns.");
+    say(total, absent("learns", "open_world_detector"));
     for (const button of [search, test, take, undo]) button.disabled = true;
   }
 
@@ -101,6 +101,8 @@ export function show(root, app) {
     bad.clear();
     detail.hidden = false;
     detail.replaceChildren(h("p", { class: "quiet" }, "Loading …"));
+    const { top } = detail.getBoundingClientRect();
+    if (top < 0 || top > innerHeight / 2) detail.scrollIntoView(); // below the list, on a phone
     const answer = await app.act("examples", { label });
     if (opened !== label) return;
     showDetail(label, answer ? answer.examples : []);
@@ -139,18 +141,18 @@ export function show(root, app) {
       pictures, remove].filter(Boolean));
 
     async function removeBad() {
-      if (await app.act("remove", { label, ids: [...bad] }, `Learning “${label}” again without ${bad.size} pictures.`)) {
+      if (await app.act("remove", { label, ids: [...bad] }, `Learning “${pretty(label)}” again without ${bad.size === 1 ? "that picture" : `${bad.size} pictures`}.`)) {
         opened = null;
         detail.hidden = true;
       }
     }
     async function rename() {
-      const name = await ask({ title: `Rename “${label}”`, input: label, yes: "Rename" });
-      if (name && name !== label && (await app.act("rename", { label, new_label: name }, `It is called “${name}” now.`))) open(name);
+      const name = await ask({ title: `Rename “${pretty(label)}”`, input: pretty(label), yes: "Rename" });
+      if (name && name !== pretty(label) && (await app.act("rename", { label, new_label: name }, `It is called “${name}” now.`))) open(name);
     }
     async function forget() {
-      if (await ask({ title: `Forget “${label}”?`, text: "The robot will call it unknown again. You can undo this.", yes: "Forget", danger: true })
-        && (await app.act("forget", { label }, `“${label}” is forgotten.`))) {
+      if (await ask({ title: `Forget “${pretty(label)}”?`, text: "The robot will call it unknown again. You can undo this.", yes: "Forget", danger: true })
+        && (await app.act("forget", { label }, `“${pretty(label)}” is forgotten.`))) {
         opened = null;
         detail.hidden = true;
       }
@@ -160,7 +162,7 @@ export function show(root, app) {
   function render() {
     const wanted = search.value.trim().toLowerCase();
     const found = data.classes.filter((each) => pretty(each.label).toLowerCase().includes(pretty(wanted)));
-    say(total, app.detector ? `${data.classes.length} things · ${data.memory[0]} pictures remembered` : "This camera has no part that learns.");
+    say(total, app.detector ? `${data.classes.length} things · ${data.memory[0]} pictures remembered` : absent("learns", "open_world_detector"));
     keyed(list, found.slice(0, 300), (each) => each.label,
       (each) => h("li", {}, h("button", { onclick: () => open(each.label) }, h("span", { class: "label" }, pretty(each.label)), h("span", { class: "quiet" }))),
       (item, each) => {
@@ -172,7 +174,7 @@ export function show(root, app) {
       });
     const jobs = data.jobs.filter((job) => !job.final);
     busy.hidden = !jobs.length;
-    if (jobs.length) busy.replaceChildren(`Learning “${jobs[0].label}” … ${percent(jobs[0].progress)} `,
+    if (jobs.length) busy.replaceChildren(`Learning “${pretty(jobs[0].label)}” … ${percent(jobs[0].progress)} `,
       h("button", { class: "flat", onclick: () => app.act("cancel", { job: jobs[0].job }, "Stopped.") }, "Stop"));
     if (data.version !== shownVersion) {
       shownVersion = data.version;
@@ -190,8 +192,10 @@ function base64(bytes) {
   return btoa(text);
 }
 
+const QUOTED = /'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"/g; // as Python writes a text
+
 function plain(reason) {
-  const text = reason.replaceAll("'", "“").replace(/“([^“]*)“/g, "“$1”");
+  const text = reason.replace(QUOTED, (_, single, double) => `“${pretty(single ?? double)}”`);
   const restored = text.match(/^version (\d+) restored$/);
   if (restored) return `Went back to step ${restored[1]}`;
   if (text === "shipped") return "What it came with";

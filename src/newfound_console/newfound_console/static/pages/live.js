@@ -10,6 +10,11 @@ const LEVELS = { ok: "Working", warn: "Look at this", error: "Not working", down
 export function show(root, app) {
   const picture = new Picture((box) => {
     if (box.unknown) location.hash = `#/inbox?${box.unknown}`;
+  }, () => {
+    say(facts, "");
+    things.replaceChildren();
+    none.hidden = false;
+    say(none, "Nothing comes from the camera.");
   });
   const facts = h("p", { class: "facts", "aria-live": "off" });
   const legend = h("p", { class: "quiet" }, "Green: it knows this. Dashed: it does not; click it to say what it is.");
@@ -72,7 +77,7 @@ export function show(root, app) {
       picture.draw(data, image);
       const known = data.boxes.filter((box) => box.known).length;
       say(facts, data.answered
-        ? `${known} known, ${data.boxes.length - known} unknown · ${data.rate.toFixed(1)} looks a second`
+        ? `${known} known, ${data.boxes.length - known} unknown · ${data.rate.toFixed(1)} pictures a second`
         : "The picture is there, but nobody looks for things in it.");
       none.hidden = data.boxes.length > 0;
       say(none, data.answered ? "Nothing is in view." : "Nobody looks for things now.");

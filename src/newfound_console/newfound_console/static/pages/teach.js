@@ -2,7 +2,7 @@
 // Hold a thing before the camera and turn it, until the robot says that it has seen enough.
 
 import { Picture } from "../picture.js";
-import { h, jobEnded, keyed, percent, say, toast } from "../ui.js";
+import { absent, h, jobEnded, keyed, percent, pretty, say, toast } from "../ui.js";
 
 export function show(root, app) {
   let labels = [];
@@ -41,28 +41,28 @@ export function show(root, app) {
         h("form", { class: "panel answer-panel", onsubmit: learn },
           h("label", { for: "teach-name" }, "What is it called?"), field, names, note, save, progress, result))));
   app.watch(...(app.detector ? [`live:${app.camera.id}`, `teach:${app.detector}`, `knowledge:${app.detector}`] : []));
-  if (!app.detector) say(advice, "This camera has no part that can learn things.");
+  if (!app.detector) say(advice, absent("can learn things", "open_world_detector"));
 
-  const known = () => labels.find((label) => label.toLowerCase() === field.value.trim().toLowerCase());
+  const known = () => labels.map(pretty).find((label) => label.toLowerCase() === pretty(field.value.trim().toLowerCase()));
 
   async function learn(event) {
     event.preventDefault();
     const label = field.value.trim();
     if (!label) return field.focus();
-    const answer = await app.act("teach_learn", { label, extend: Boolean(known()) });
+    const answer = await app.act("teach_learn", { label });
     if (!answer) return;
-    job = { id: answer.job, label };
+    job = { id: answer.job, label: answer.label };
     field.value = "";
     picture.chosen = null;
     result.hidden = false;
-    say(result, `Learning “${label}” …`);
+    say(result, `Learning “${pretty(label)}” …`);
   }
 
   function follow(jobs) {
     const entry = jobEnded(job, jobs, progress);
     if (!entry) return;
-    say(result, entry.state === "done" ? `“${job.label}” is learned. Show it again and see: it is tried right here.` : `“${job.label}” was not learned. ${entry.message}`);
-    if (entry.state === "done") toast(`It knows “${job.label}” now.`, { action: "Undo", run: () => app.act("undo", {}, "Undone.") });
+    say(result, entry.state === "done" ? `“${pretty(job.label)}” is learned. Show it again and see: it is tried right here.` : `“${pretty(job.label)}” was not learned. ${entry.message}`);
+    if (entry.state === "done") toast(`It knows “${pretty(job.label)}” now.`, { action: "Undo", run: () => app.act("undo", {}, "Undone.") });
   }
 
   function render() {
@@ -81,8 +81,8 @@ export function show(root, app) {
     say(honest, seen < 2 ? "Each view is hidden once, and the robot must recognise it from the others."
       : `${session.recognised} of ${seen} views would be recognised from the others. Of new views: about ${percent(session.expected)}.`);
     save.disabled = seen < 2;
-    say(note, known() ? `It knows “${known()}” already: these views are added to it.` : session.known && seen ? `It takes this for “${session.known}”.` : "");
-    say(advice, session.problem || (!app.detector ? "This camera has no part that can learn things."
+    say(note, known() ? `It knows “${known()}” already: these views are added to it.` : session.known && seen ? `It takes this for “${pretty(session.known)}”.` : "");
+    say(advice, session.problem || (!app.detector ? absent("can learn things", "open_world_detector")
       : session.full ? "That is as much as it can take. Give it a name."
       : !session.collecting ? (inView || "Press Start, or tap the thing in the picture.")
       : !session.in_view ? "It is out of sight. Hold it before the camera."
@@ -98,11 +98,11 @@ export function show(root, app) {
     data(channel, data, image) {
       if (channel.startsWith("live:")) {
         picture.draw(data, image);
-        inView = job?.told && data.boxes.some((box) => box.label.toLowerCase() === job.label.toLowerCase()) ? `It is in view and called “${job.label}”.` : "";
+        inView = job?.told && data.boxes.some((box) => box.label.toLowerCase() === job.label.toLowerCase()) ? `It is in view and called “${pretty(job.label)}”.` : "";
       } else if (channel.startsWith("teach:")) session = data;
       else if (channel.startsWith("knowledge:")) {
         labels = data.labels;
-        keyed(names, labels.slice(0, 500), (label) => label, (label) => h("option", { value: label }));
+        keyed(names, labels.slice(0, 500).map(pretty), (label) => label, (label) => h("option", { value: label }));
         follow(data.jobs);
       }
       render();
