@@ -5,7 +5,7 @@
 
 Two simulated tables with six things each stand 3 m apart. The camera circles each of them and
 walks from one to the other: real `open_world_detector` and `object_memory` nodes, the memory in
-a process of its own, poses of the simulator instead of tf2, the depth noise of a Kinect. Between
+a process of its own, poses of the simulator, the depth noise of a Kinect. Between
 the first and the second round one thing is taken away from the first table and one is brought to
 the second; the memory is killed (SIGKILL) in the middle of the second round, and started again.
 
@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time
-from geometry_msgs.msg import Transform, Vector3
+from geometry_msgs.msg import PoseStamped
 from scipy.optimize import linear_sum_assignment
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Header
@@ -42,13 +42,12 @@ from std_msgs.msg import Header
 from newfound_core.checkpoint import load_checkpoint
 from newfound_msgs.msg import OpenWorldDetections, RememberedObject
 from newfound_msgs.srv import ListObjects
-from newfound_nodes.open_world import node as detector_node
 from newfound_nodes.open_world.node import OpenWorldDetector
-from newfound_nodes.transforms import quaternion
 from newfound_runtime.shipped_models import find_checkpoint
 from newfound_runtime.testing import Harness, eventually
 from newfound_sim.arranging import arrange
 from newfound_sim.camera import develop
+from newfound_sim.camera_messages import pose as camera_pose
 from newfound_sim.lights import Panel, Point, named
 from newfound_sim.objects import CLASSES, build
 from newfound_sim.rendering import Scene
@@ -77,27 +76,7 @@ class Picture:
 
     rgb: np.ndarray
     depth: np.ndarray  # m, with noise
-    to_map: np.ndarray  # 4x4, from the optical frame
-
-
-class SimulatedPoses:
-    """Stands in for tf2: how the camera stood in the map, by the stamp of the image."""
-
-    frame, problem = "map", ""
-    poses: dict[int, np.ndarray] = {}  # noqa: RUF012
-
-    def __init__(self, *_: Any) -> None:
-        pass
-
-    def transform_from(self, header: Header) -> Transform:
-        """The pose of the camera at a stamp."""
-        pose = self.poses[_nanoseconds(header.stamp)]
-        x, y, z = pose[:3, 3].tolist()
-        turn = quaternion(pose[:3, :3])
-        return Transform(translation=Vector3(x=x, y=y, z=z), rotation=turn)
-
-    def close(self) -> None:
-        """Nothing is open."""
+    pose: tuple[float, ...]  # of the optical frame in the map
 
 
 def _nanoseconds(stamp: Time) -> int:
@@ -182,7 +161,7 @@ def pictures(things: list[PlacedObject], walk: Walk, seed: int, cache: Path) -> 
         noise = rng.standard_normal(depth.shape, np.float32)
         depth = depth + np.float32(DEPTH_NOISE) * depth**2 * noise
         depth[rng.random(depth.shape, np.float32) < DEPTH_LOST] = 0
-        yield Picture(rgb, depth.astype(np.float32), np.linalg.inv(view.extrinsics))
+        yield Picture(rgb, depth.astype(np.float32), view.pose)
 
 
 # The robot.
@@ -198,7 +177,6 @@ class Robot:
         centre = [(side - 1) / 2 for side in walk.size]
         self._info = CameraInfo(width=walk.size[0], height=walk.size[1])
         self._info.k = [focal, 0.0, centre[0], 0.0, focal, centre[1], 0.0, 0.0, 1.0]
-        detector_node.TargetFrame = SimulatedPoses  # tf2 is not on every machine
         self.ros.started(
             OpenWorldDetector,
             checkpoint=str(find_checkpoint(MODEL)),
@@ -208,10 +186,12 @@ class Robot:
             camera_info_topic="/camera_info",
             positions=True,
             target_frame="map",
+            camera_pose_topic="/camera_pose",
             depth_timeout=10.0,
         )
         self._image, self._depth = (self.ros.publisher(Image, t) for t in ("/image", "/depth"))
         self._camera_info = self.ros.publisher(CameraInfo, "/camera_info")
+        self._camera_pose = self.ros.publisher(PoseStamped, "/camera_pose")
         self._detections = self.ros.collect(OpenWorldDetections, "/open_world_detector/detections")
         self.start_memory()
 
@@ -224,6 +204,7 @@ class Robot:
         for publisher in (self._depth, self._camera_info):
             self.ros.connected(publisher, 2)
         self.ros.connected(self._image, 2)
+        self.ros.connected(self._camera_pose)
 
     def kill_memory(self) -> None:
         """SIGKILL."""
@@ -233,16 +214,17 @@ class Robot:
     def see(self, picture: Picture) -> None:
         """Publish a frame, and wait until the detector has answered."""
         self.stamp += 10**9 // RATE
-        SimulatedPoses.poses[self.stamp] = picture.to_map
         header = Header(frame_id="camera")
         header.stamp = Time(sec=self.stamp // 10**9, nanosec=self.stamp % 10**9)
         self._info.header = header
+        pose = camera_pose(Header(stamp=header.stamp, frame_id="map"), picture.pose)
         sent = -math.inf
 
         def answered() -> bool:
             nonlocal sent
             if time.monotonic() - sent > LOST_AFTER:
                 sent = time.monotonic()
+                self._camera_pose.publish(pose)
                 self._camera_info.publish(self._info)
                 self._depth.publish(_image(header, "32FC1", picture.depth))
                 self._image.publish(_image(header, "rgb8", picture.rgb))

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Poses in another frame, by tf2 where it is installed."""
+"""Poses in another frame, by tf2 where it is installed, or by a topic with the camera's pose."""
 
-from typing import Any
+import threading
+from collections import deque
+from typing import Any, Protocol
 
 import numpy as np
-from geometry_msgs.msg import Point, Pose, Quaternion, Transform, Vector3
+from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion, Transform, Vector3
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.time import Time
@@ -16,10 +18,24 @@ except ImportError:
     tf2_ros = None
 
 TIMEOUT = 0.1  # s that a transform of the newest image is waited for
+_POSES = 100  # of the camera that are kept
 
 
-class TargetFrame:
-    """Finds the transform from the frames of images to one that is fixed, such as `map`."""
+class TargetFrame(Protocol):
+    """A frame that is fixed, such as `map`, and how cameras stand in it."""
+
+    frame: str
+    problem: str  # why there is no transform; empty if the last one was found
+
+    def transform_from(self, header: Header) -> Transform | None:
+        """From the frame of an image at its time; None, and `problem` says why."""
+
+    def close(self) -> None:
+        """Unsubscribe."""
+
+
+class TfFrame:
+    """Looks transforms up in /tf."""
 
     def __init__(self, node: Node, frame: str, max_age: float, buffer: Any = None) -> None:
         """`max_age`: seconds by which a transform may be older than an image.
@@ -27,7 +43,7 @@ class TargetFrame:
         `buffer` is a tf2_ros.Buffer; without one it is made, and fed from /tf.
         """
         self.frame, self.max_age = frame, max_age
-        self.problem = ""  # why there is no transform; empty if the last one was found
+        self.problem = ""
         self._listener = None
         if buffer is None and tf2_ros is not None:
             buffer = tf2_ros.Buffer()
@@ -46,7 +62,7 @@ class TargetFrame:
         self._listener = self._buffer = None
 
     def transform_from(self, header: Header) -> Transform | None:
-        """From the frame of an image at its time; None, and `problem` says why."""
+        """By tf2."""
         if self._buffer is None:
             return None
         if header.frame_id == self.frame:
@@ -89,6 +105,65 @@ class TargetFrame:
     def _lookup(self, header: Header, stamp: Time, timeout: Duration) -> Transform:
         found = self._buffer.lookup_transform(self.frame, header.frame_id, stamp, timeout)
         return found.transform
+
+
+class PosedFrame:
+    """Takes the camera's poses from a topic: of a robot without tf2, of the simulator."""
+
+    def __init__(self, node: Node, topic: str, frame: str, max_age: float) -> None:
+        """`max_age`: seconds between an image and the pose nearest in time that is used."""
+        self.frame, self.max_age, self.problem = frame, max_age, ""
+        self._node, self._topic = node, topic
+        self._poses: deque[PoseStamped] = deque(maxlen=_POSES)
+        self._arrived = threading.Condition()
+        self._subscription = node.create_subscription(PoseStamped, topic, self._take, _POSES)
+
+    def close(self) -> None:
+        """Unsubscribe."""
+        self._node.destroy_subscription(self._subscription)
+
+    def transform_from(self, header: Header) -> Transform | None:
+        """By the pose that is nearest in time."""
+        wanted = _nanoseconds(header)
+        with self._arrived:
+            if not self.problem:  # what was missing a frame ago is not waited for
+                self._arrived.wait_for(lambda: self._has_come(wanted), TIMEOUT)
+            nearest = min(
+                self._poses, key=lambda p: abs(_nanoseconds(p.header) - wanted), default=None
+            )
+        self.problem = self._problem_of(nearest, wanted)
+        if nearest is None or self.problem:
+            return None
+        at, turn = nearest.pose.position, nearest.pose.orientation
+        return Transform(translation=Vector3(x=at.x, y=at.y, z=at.z), rotation=turn)
+
+    def _take(self, message: PoseStamped) -> None:
+        with self._arrived:
+            self._poses.append(message)
+            self._arrived.notify_all()
+
+    def _has_come(self, wanted: int) -> bool:
+        return bool(self._poses) and _nanoseconds(self._poses[-1].header) >= wanted
+
+    def _problem_of(self, nearest: PoseStamped | None, wanted: int) -> str:
+        if nearest is None:
+            return f"no pose of the camera on {self._topic}"
+        if nearest.header.frame_id != self.frame:
+            return (
+                f"poses on {self._topic} are in the frame {nearest.header.frame_id!r}, not in "
+                f"{self.frame!r}"
+            )
+        apart = abs(_nanoseconds(nearest.header) - wanted) * 1e-9
+        if apart > self.max_age:
+            return (
+                f"the nearest pose on {self._topic} is {apart:.2f} s from the image; "
+                f"transform_tolerance is {self.max_age} s"
+            )
+        return ""
+
+
+def _nanoseconds(header: Header) -> int:
+    return header.stamp.sec * 10**9 + header.stamp.nanosec
 
 
 def rotation_matrix(q: Quaternion) -> np.ndarray:

@@ -1,17 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """With a buffer that has the methods and exceptions of tf2_ros, which is not on PyPI."""
 
+import threading
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from geometry_msgs.msg import Point, Pose, Quaternion, Transform, TransformStamped, Vector3
+from geometry_msgs.msg import (
+    Point,
+    Pose,
+    PoseStamped,
+    Quaternion,
+    Transform,
+    TransformStamped,
+    Vector3,
+)
 from rclpy.duration import Duration
 from rclpy.time import Time
 from std_msgs.msg import Header
 
 from newfound_nodes import transforms
-from newfound_nodes.transforms import TargetFrame, quaternion, rotation_matrix, transformed
+from newfound_nodes.transforms import (
+    PosedFrame,
+    TfFrame,
+    quaternion,
+    rotation_matrix,
+    transformed,
+)
+from newfound_runtime.testing import eventually
 
 
 class TransformException(Exception):  # noqa: N818
@@ -60,20 +76,20 @@ def header(seconds, frame="camera"):
 
 
 def test_the_transform_is_that_of_the_time_of_the_image():
-    target = TargetFrame(None, "map", 0.1, Buffer(5, 9))
+    target = TfFrame(None, "map", 0.1, Buffer(5, 9))
     assert target.transform_from(header(7)).translation.x == pytest.approx(7)
     assert target.problem == ""
     assert target.transform_from(header(7, "map")) == Transform()
 
 
 def test_a_transform_that_is_a_little_older_than_the_image_is_used():
-    target = TargetFrame(None, "map", 0.1, Buffer(5, 9))
+    target = TfFrame(None, "map", 0.1, Buffer(5, 9))
     assert target.transform_from(header(9.05)).translation.x == pytest.approx(9)
     assert target.problem == ""
 
 
 def test_an_old_transform_is_refused_with_its_age():
-    target = TargetFrame(None, "map", 0.1, Buffer(5, 9))
+    target = TfFrame(None, "map", 0.1, Buffer(5, 9))
     assert target.transform_from(header(10.5)) is None
     assert "1.50 s older than the image" in target.problem
     assert "transform_tolerance" in target.problem
@@ -81,7 +97,7 @@ def test_an_old_transform_is_refused_with_its_age():
 
 def test_a_missing_frame_is_named_and_waited_for_only_once():
     buffer = Buffer()
-    target = TargetFrame(None, "map", 0.1, buffer)
+    target = TfFrame(None, "map", 0.1, buffer)
     for _ in range(3):
         assert target.transform_from(header(7)) is None
     assert "no transform from 'camera' to 'map'" in target.problem
@@ -93,17 +109,67 @@ def test_a_missing_frame_is_named_and_waited_for_only_once():
 
 
 def test_images_without_a_frame_are_said_to_have_none():
-    target = TargetFrame(None, "map", 0.1, Buffer(5, 9))
+    target = TfFrame(None, "map", 0.1, Buffer(5, 9))
     assert target.transform_from(header(7, "")) is None
     assert "no frame_id" in target.problem
 
 
 def test_without_tf2_the_camera_frame_is_all_there_is(monkeypatch):
     monkeypatch.setattr(transforms, "tf2_ros", None)
-    target = TargetFrame(None, "map", 0.1)
+    target = TfFrame(None, "map", 0.1)
     assert target.transform_from(header(7)) is None
     assert "tf2_ros is not installed" in target.problem
     target.close()
+
+
+@pytest.fixture
+def posed(ros):
+    """Poses of a real topic, and a function that publishes one."""
+    target = PosedFrame(ros.client, "/camera_pose", "map", 0.1)
+    publisher = ros.publisher(PoseStamped, "/camera_pose")
+    ros.connected(publisher)
+
+    def publish(seconds, frame="map"):
+        message = PoseStamped(header=header(seconds, frame))
+        message.pose = Pose(position=Point(x=float(seconds)), orientation=Quaternion(z=1.0))
+        before = len(target._poses)
+        publisher.publish(message)
+        eventually(lambda: len(target._poses) == before + 1)
+
+    yield target, publish
+    target.close()
+    eventually(lambda: publisher.get_subscription_count() == 0, "unsubscribed")
+
+
+def test_the_pose_nearest_to_the_image_says_how_the_camera_stands(posed):
+    target, publish = posed
+    assert target.transform_from(header(7)) is None
+    assert target.problem == "no pose of the camera on /camera_pose"
+    for seconds in (6.9, 7, 7.08):
+        publish(seconds)
+    for seconds, expected in ((7, 7), (7.03, 7), (7.15, 7.08), (6.85, 6.9)):
+        found = target.transform_from(header(seconds))
+        assert (found.translation.x, found.rotation.z) == (pytest.approx(expected), 1)
+        assert target.problem == ""
+    assert target.transform_from(header(8)) is None
+    assert "0.92 s from the image; transform_tolerance is 0.1 s" in target.problem
+
+
+def test_a_pose_that_comes_a_little_later_than_its_image_is_waited_for(posed, monkeypatch):
+    monkeypatch.setattr(transforms, "TIMEOUT", 30.0)
+    target, publish = posed
+    publish(6.95)
+    later = threading.Timer(0.1, publish, (7,))
+    later.start()
+    assert target.transform_from(header(7)).translation.x == 7
+    later.join()
+
+
+def test_poses_in_another_frame_are_refused(posed):
+    target, publish = posed
+    publish(7, "odom")
+    assert target.transform_from(header(7)) is None
+    assert "are in the frame 'odom', not in 'map'" in target.problem
 
 
 def test_quaternions_are_those_of_their_matrices():

@@ -2,8 +2,10 @@
 """Conversion of frames and ground truth to ROS messages."""
 
 import array
+from collections.abc import Sequence
 
 import numpy as np
+from geometry_msgs.msg import Point, PoseStamped, Quaternion
 from sensor_msgs.msg import CompressedImage, Image, RegionOfInterest
 from std_msgs.msg import Header
 
@@ -33,6 +35,15 @@ def pinhole(width: int, height: int, fov_degrees: float) -> Matrix:
     """Compute K from the horizontal field of view, for square pixels."""
     focal = 0.5 * width / float(np.tan(np.radians(fov_degrees) / 2))
     return (focal, 0.0, (width - 1) / 2, 0.0, focal, (height - 1) / 2, 0.0, 0.0, 1.0)
+
+
+def pose(header: Header, place_and_turn: Sequence[float]) -> PoseStamped:
+    """Make a PoseStamped of x y z and the quaternion x y z w."""
+    x, y, z, *turn = place_and_turn
+    message = PoseStamped(header=header)
+    message.pose.position = Point(x=x, y=y, z=z)
+    message.pose.orientation = Quaternion(**dict(zip("xyzw", turn, strict=True)))
+    return message
 
 
 def ground_truth(header: Header, truth: Truth | None) -> GroundTruth:

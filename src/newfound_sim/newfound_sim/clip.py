@@ -8,8 +8,9 @@ a few images with different noise.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -83,6 +84,8 @@ class ClipFrame:
     truth: int  # index into the clip's truths
     depth: str | None = None  # 16-bit PNG in millimetres, relative to the clip's folder
     mask: str | None = None  # 8-bit PNG of numbers in the clip's classes, of rooms
+    # Of the camera's optical frame in the world: place (m) and quaternion, x y z, x y z w.
+    pose: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -140,9 +143,19 @@ def _clip(document: Mapping[str, Any]) -> Clip:
         height=int(document["height"]),
         intrinsics=k,
         truths=tuple(Truth.from_json(entry) for entry in document["truths"]),
-        frames=tuple(ClipFrame(**entry) for entry in document["frames"]),
+        frames=tuple(_frame(entry) for entry in document["frames"]),
         classes=tuple(map(str, document.get("classes", ()))),
     )
+
+
+def _frame(entry: Mapping[str, Any]) -> ClipFrame:
+    frame = ClipFrame(**entry)
+    if frame.pose is None:
+        return frame
+    pose = tuple(float(value) for value in frame.pose)
+    if len(pose) != 7 or not abs(math.hypot(*pose[3:]) - 1) < 1e-3:
+        raise ValueError(f"a pose is a place and a quaternion of length 1, not {frame.pose}")
+    return replace(frame, pose=pose)
 
 
 def _check(clip: Clip, folder: Path) -> None:

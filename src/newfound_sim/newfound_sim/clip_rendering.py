@@ -136,7 +136,8 @@ def write_index(scenario: Scenario, plan: ClipPlan, options: ClipOptions, out: P
         depth = depth_name(plan.images[shown]) if options.depth else None
         mask = mask_name(plan.images[shown]) if isinstance(scenario, RoomsScenario) else None
         index = truths.setdefault(truth, len(truths))
-        frames.append(ClipFrame(round(time_, 6), image_name(shown), index, depth, mask))
+        pose = camera_pose(scenario, time_)
+        frames.append(ClipFrame(round(time_, 6), image_name(shown), index, depth, mask, pose))
     s = scenario.settings
     classes = CLASSES if isinstance(scenario, RoomsScenario) else ()
     k = intrinsics(scenario)
@@ -155,6 +156,14 @@ def intrinsics(scenario: Scenario) -> Matrix:
     settings, fov = scenario.settings, scenario.camera_model.fov_degrees
     view = View((0, 0, 0), (1, 0, 0), settings.width, settings.height, fov)
     return tuple(float(value) for value in view.intrinsics.ravel())
+
+
+def camera_pose(scenario: Scenario, time_: float) -> tuple[float, ...] | None:
+    """How the camera stands by the table; None in rooms, of which each is a world of its own."""
+    if isinstance(scenario, RoomsScenario):
+        return None
+    s = scenario.settings
+    return scenario.pose_at(time_).view(scenario.camera_model, s.width, s.height).pose
 
 
 def image_name(number: int) -> str:

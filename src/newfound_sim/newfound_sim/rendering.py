@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import trimesh
+from scipy.spatial.transform import Rotation
 
 from newfound_sim.denoising import denoise as remove_noise
 from newfound_sim.errors import ScenarioError, SimulationError
@@ -69,6 +70,12 @@ class View:
         motion = np.eye(4)
         motion[:3, :3], motion[:3, 3] = turn, -turn @ np.asarray(self.eye, float)
         return motion
+
+    @property
+    def pose(self) -> tuple[float, ...]:
+        """Of the optical frame in the world: place and quaternion, x y z, x y z w."""
+        turn = Rotation.from_matrix(self.extrinsics[:3, :3].T)
+        return tuple(round(float(v), 7) + 0.0 for v in (*self.eye, *turn.as_quat(canonical=True)))
 
     def project(self, points: np.ndarray) -> np.ndarray:
         """Pixel coordinates [N, 2] of world points [N, 3] in front of the camera."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
+from geometry_msgs.msg import PoseStamped
 from lifecycle_msgs.msg import State
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.time import Time
@@ -88,6 +89,7 @@ class SimCamera(ManagedNode):
             maximum=10.0,
         ),
         Parameter("frame_id", "camera_optical_frame", "frame_id of all headers.", live=True),
+        Parameter("map_frame", "map", "frame_id of camera_pose.", live=True),
         Parameter("publish_compressed", True, "Publish image_raw/compressed."),
         Parameter("publish_depth", True, "Publish depth, if the source has it."),
         Parameter(
@@ -144,6 +146,7 @@ class SimCamera(ManagedNode):
             "camera_info": (CameraInfo, "camera_info", profile),
             "ground_truth": (GroundTruth, "ground_truth", 10),
             "mask": (Image, "ground_truth/mask", 10),
+            "camera_pose": (PoseStamped, "camera_pose", 10),
         }
         if self.param("publish_compressed"):
             # As image_transport does it: remapping the image moves its sibling along.
@@ -269,6 +272,9 @@ class SimCamera(ManagedNode):
         )
         # Everything that can fail comes first: all of a frame is published, or nothing.
         outgoing: list[tuple[str, Any]] = []
+        # Before the image, whose processing needs it.
+        if self._subscribed("camera_pose") and (pose := self._camera_pose(header, player, number)):
+            outgoing.append(("camera_pose", pose))
         if self._subscribed("image_raw"):
             outgoing.append(("image_raw", messages.image(header, player.picture(number))))
         if self._subscribed("compressed"):
@@ -291,6 +297,14 @@ class SimCamera(ManagedNode):
         if not isinstance(source, ClipSource) or (name := source.mask_name(number)) is None:
             return None
         return player.mask(name, lambda: source.mask(number))
+
+    def _camera_pose(self, header: Header, player: Player, number: int) -> PoseStamped | None:
+        """Where the camera is, of rendered workbenches."""
+        source = player.source
+        pose = source.pose(number) if isinstance(source, ClipSource) else None
+        if pose is None:
+            return None
+        return messages.pose(Header(stamp=header.stamp, frame_id=self.param("map_frame")), pose)
 
     def _stamp(self, source: Recording, number: int) -> Time:
         if self._stamps is None:

@@ -75,6 +75,10 @@ class ClipSource(Recording):
         clip = self._clip
         return camera_info(Header(), clip.width, clip.height, clip.intrinsics)
 
+    def pose(self, number: int) -> tuple[float, ...] | None:
+        """Place and quaternion of the camera's optical frame in the world, if it is known."""
+        return self._clip.frames[number].pose
+
     def truth(self, number: int) -> Truth:
         """Ground truth of the frame."""
         return self._clip.truths[self._clip.frames[number].truth]

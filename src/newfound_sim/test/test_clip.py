@@ -58,6 +58,10 @@ def test_a_truncated_file_is_refused(make_clip):
         ({"frames": [{"time": 0, "image": "../x.jpg", "truth": 0}]}, "outside of its folder"),
         ({"frames": [{"time": 0, "image": "x.jpg", "truth": 0}]}, "1 of 1 files are missing"),
         ({"frames": [{"time": 0}]}, "does not describe a clip"),
+        (
+            {"frames": [{"time": 0, "image": "x.jpg", "truth": 0, "pose": [0, 0, 1, 0, 0, 0, 0]}]},
+            "a quaternion of length 1",
+        ),
     ],
 )
 def test_a_file_that_says_impossible_things_is_refused(make_clip, change, told):

@@ -12,6 +12,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from newfound_sim import clip_rendering
 from newfound_sim.clip import FILE, ClipError, load_clip
@@ -26,7 +27,7 @@ from newfound_sim.clip_rendering import (
 )
 from newfound_sim.production import Workers
 from newfound_sim.scenario_file import load_scenario
-from newfound_sim.sources import ClipSource
+from newfound_sim.sources import ClipSource, find_source
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -65,6 +66,37 @@ def test_the_box_lies_where_the_depth_shows_the_object(rendered_clip):
     assert columns.max() < left + width
     assert top <= rows.min()
     assert rows.max() < top + height
+
+
+def test_a_thing_stays_in_its_place_in_the_world_while_the_camera_moves():
+    """In the shipped clip, whose camera moves after 27 seconds."""
+    source = ClipSource(find_source("workbench_demo"))
+
+    def place(number):
+        """The middle of what the mug's box shows, in the world."""
+        [mug] = [seen for seen in source.truth(number).objects if seen.label == "mug"]
+        left, top, width, height = mug.box
+        info, z = source.camera_info(number), source.depth(number) / 1000
+        u, v = left + width // 2, top + height // 2
+        ray = [(u - info.k[2]) / info.k[0], (v - info.k[5]) / info.k[4], 1]
+        x, y, w, *turn = source.pose(number)
+        return np.add(Rotation.from_quat(turn).apply(np.multiply(ray, z[v, u])), [x, y, w])
+
+    before, after = place(200), place(350)
+    assert np.linalg.norm(np.subtract(source.pose(350)[:3], source.pose(200)[:3])) > 0.1
+    np.testing.assert_allclose(after, before, atol=0.03)  # two sides of the mug
+    assert -0.01 < before[2] < 0.15  # it stands on the table
+
+
+def test_every_frame_knows_where_the_camera_was(rendered_clip):
+    scenario = load_scenario(rendered_clip[0])
+    for frame in load_clip(rendered_clip[1]).frames:
+        expected, turn = scenario.pose_at(frame.time), Rotation.from_quat(frame.pose[3:])
+        assert frame.pose[:3] == pytest.approx(expected.eye)
+        forward = np.subtract(expected.target, expected.eye)
+        ahead = turn.apply([0, 0, np.linalg.norm(forward)])
+        np.testing.assert_allclose(ahead, forward, atol=1e-6)
+        assert turn.apply([1, 0, 0])[2] == pytest.approx(0, abs=1e-6)  # it is held level
 
 
 def test_a_finished_clip_is_not_made_again(rendered_clip):

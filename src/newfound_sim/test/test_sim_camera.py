@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticStatus
+from geometry_msgs.msg import PoseStamped
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_srvs.srv import SetBool, Trigger
 
@@ -57,6 +58,24 @@ def test_every_topic_brings_the_same_frame_with_the_same_stamp(ros, make_clip):
         assert (of["camera_info"].width, of["camera_info"].height) == (64, 48)
         assert of["camera_info"].k[0] == 50.0
         assert len({m.header.frame_id for m in of.values()}) == 1
+
+
+def test_the_camera_of_a_clip_says_where_it_is_in_the_map(ros):
+    poses = ros.collect(PoseStamped, "/camera_pose")
+    truths = ros.collect(GroundTruth, "/ground_truth")
+    ros.started(SimCamera, source="workbench_demo", rate=50.0, map_frame="table")
+    eventually(lambda: set(stamps(poses)) & set(stamps(truths)))
+    assert poses[0].header.frame_id == "table"
+    assert (poses[0].pose.position.y, poses[0].pose.position.z) == (-0.4, 0.46)
+    assert poses[0].pose.orientation.x < -0.9  # it looks down, its x axis is to the right
+
+
+def test_a_source_that_does_not_know_its_poses_publishes_none(ros, make_clip):
+    poses = ros.collect(PoseStamped, "/camera_pose")
+    truths = ros.collect(GroundTruth, "/ground_truth")
+    ros.started(SimCamera, source=str(make_clip()), rate=50.0)
+    eventually(lambda: len(truths) > 5)
+    assert not poses
 
 
 def test_ground_truth_is_that_of_the_clip(ros, make_clip):
@@ -213,7 +232,8 @@ def test_outputs_can_be_left_out_and_best_effort(ros, make_clip):
         SimCamera, source=str(make_clip()), publish_depth=False, publish_compressed=False,
         reliability="best_effort",
     )  # fmt: skip
-    assert set(camera._outputs) == {"image_raw", "camera_info", "ground_truth", "mask"}
+    always = {"image_raw", "camera_info", "camera_pose", "ground_truth", "mask"}
+    assert set(camera._outputs) == always
     received = ros.collect(Image, "/image_raw", reliable=False)
     eventually(lambda: received)
 

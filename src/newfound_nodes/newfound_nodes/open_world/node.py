@@ -50,7 +50,7 @@ from newfound_nodes.open_world.replay import LateSubscriberReplay
 from newfound_nodes.open_world.reports import ReportClient, ReportService
 from newfound_nodes.open_world.services import KnowledgeServices
 from newfound_nodes.open_world.session import OpenWorldSession, SessionConfig
-from newfound_nodes.transforms import TargetFrame
+from newfound_nodes.transforms import PosedFrame, TargetFrame, TfFrame
 from newfound_runtime.images import Frame
 from newfound_runtime.managed_node import LATCHED, LoadError, Output, Status
 from newfound_runtime.perception_node import DEBUG_OUTPUTS, PerceptionNode, with_problems
@@ -150,8 +150,7 @@ class OpenWorldDetector(PerceptionNode):
                 self.param("depth_transport"),
             )
         topic = self.param("camera_info_topic")
-        frame, tolerance = self.param("target_frame"), self.param("transform_tolerance")
-        self._positions = Positions(topic, TargetFrame(self, frame, tolerance) if frame else None)
+        self._positions = Positions(topic, self._target_frame())
         if topic:
             self._camera_info = self.create_subscription(
                 CameraInfo,
@@ -159,6 +158,14 @@ class OpenWorldDetector(PerceptionNode):
                 lambda message: self._calibrate(proposer, message),
                 qos_profile_sensor_data,
             )
+
+    def _target_frame(self) -> TargetFrame | None:
+        frame, tolerance = self.param("target_frame"), self.param("transform_tolerance")
+        if not frame:
+            return None
+        if topic := self.param("camera_pose_topic"):
+            return PosedFrame(self, topic, frame, tolerance)
+        return TfFrame(self, frame, tolerance)
 
     def _follow(self, owner: str, config: SessionConfig, detector: Detector) -> FollowingSession:
         """Share the knowledge of another node; both are told of unknown objects only once."""

@@ -161,12 +161,17 @@ PARAMETERS = (
     Parameter(
         "target_frame",
         "",
-        "Frame of tf2 that positions are also given in, such as map; empty: none.",
+        "Fixed frame that positions are also given in, such as map; empty: none.",
+    ),
+    Parameter(
+        "camera_pose_topic",
+        "",
+        "geometry_msgs/PoseStamped of the camera's optical frame in target_frame; empty: by tf2.",
     ),
     Parameter(
         "transform_tolerance",
         0.1,
-        "Maximum age of its transform, compared with the image (s).",
+        "Maximum age of its transform, or distance in time of its pose, from the image (s).",
         0.0,
         3600.0,
     ),

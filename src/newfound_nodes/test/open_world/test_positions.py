@@ -4,13 +4,13 @@ import time
 
 import numpy as np
 import pytest
-from geometry_msgs.msg import Transform, Vector3
+from geometry_msgs.msg import PoseStamped
 from sensor_msgs.msg import CameraInfo, Image, RegionOfInterest
+from std_msgs.msg import Header
 from visualization_msgs.msg import Marker, MarkerArray
 
 from newfound_msgs.msg import OpenWorldDetections
 from newfound_nodes import transforms
-from newfound_nodes.open_world import node as node_module
 from newfound_nodes.open_world.node import OpenWorldDetector
 from newfound_nodes.open_world.positions import Positions, calibration
 from newfound_runtime.testing import eventually, image
@@ -121,28 +121,25 @@ def test_nothing_is_measured_unless_it_is_wanted(ros, parameters):
     assert node._detector.locator is not None
 
 
-def test_poses_are_in_the_target_frame_where_it_is_known(ros, parameters, monkeypatch):
-    class Target:
-        frame, problem = "map", ""
-
-        def __init__(self, *_):
-            self.closed = False
-
-        def transform_from(self, header):
-            assert header.frame_id == "camera"
-            return Transform(translation=Vector3(x=10.0))
-
-        def close(self):
-            self.closed = True
-
-    monkeypatch.setattr(node_module, "TargetFrame", Target)
-    ros.started(OpenWorldDetector, **parameters, target_frame="map")
+def test_poses_are_in_the_target_frame_where_it_is_known(ros, parameters):
+    ros.started(
+        OpenWorldDetector, **parameters, target_frame="map", camera_pose_topic="/camera_pose"
+    )
+    poses = ros.publisher(PoseStamped, "/camera_pose")
+    ros.connected(poses)
+    pose = PoseStamped(header=Header(frame_id="map"))
+    pose.pose.position.x = 10.0
     detections = ros.collect(OpenWorldDetections, f"{NODE}/detections")
     shown = ros.collect(MarkerArray, f"{NODE}/markers")
     camera = Camera(ros, table())
-    camera.until(lambda: shown and len(shown[-1].markers) == 3, "markers")
-    cube = shown[-1].markers[1]
-    assert cube.header.frame_id == "map"
+
+    def in_the_map():
+        pose.header.stamp.sec = camera.number + 1  # of the next image
+        poses.publish(pose)
+        return shown and len(shown[-1].markers) == 3 and shown[-1].markers[1].header.frame_id
+
+    camera.until(lambda: in_the_map() == "map", "markers")
+    cube = next(m for m in reversed(shown) if len(m.markers) == 3).markers[1]
     assert cube.pose.position.x == pytest.approx(10, abs=0.01)
     placed = eventually(
         lambda: next((m for m in detections if m.target_frame and m.detections), None)
