@@ -58,7 +58,7 @@ def keep_best(
     """The crops with a new view among them if it is worth it, best first.
 
     A view less than `gap` frames from another takes its place or is left out: a robot that
-    stands still sees one view many times.
+    stands still sees one view many times. So is the very same image: a recording is played again.
     """
     near = [crop for crop in crops if abs(crop.frame - frame) < gap]
     others = [crop for crop in crops if abs(crop.frame - frame) >= gap]
@@ -67,6 +67,8 @@ def keep_best(
     if len(others) >= count and others[-1].quality >= quality:
         return crops
     new = Crop(_encoded(pixels), quality, frame)
+    if any(crop.image == new.image for crop in others):
+        return crops
     best = sorted([*others, new], key=lambda crop: -crop.quality)
     return tuple(best[:count])
 
@@ -74,10 +76,11 @@ def keep_best(
 def merge_crops(
     one: tuple[Crop, ...], other: tuple[Crop, ...], *, count: int, gap: int
 ) -> tuple[Crop, ...]:
-    """The best crops of two sets, best first, at least `gap` frames apart."""
+    """The best crops of two sets, best first, at least `gap` frames apart and none twice."""
     kept: list[Crop] = []
     for crop in sorted((*one, *other), key=lambda crop: -crop.quality):
-        if len(kept) < count and all(abs(crop.frame - other.frame) >= gap for other in kept):
+        near = any(abs(crop.frame - k.frame) < gap or crop.image == k.image for k in kept)
+        if len(kept) < count and not near:
             kept.append(crop)
     return tuple(kept)
 

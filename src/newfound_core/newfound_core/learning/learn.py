@@ -282,18 +282,26 @@ def _knowledge(directory: Path, device: torch.device) -> Knowledge:
 
 
 def _new_samples(folder: JobFolder, job: Job, size: int) -> tuple[list[Sample], tuple[str, ...]]:
-    """Images that can be decoded, no larger than they need be, and the names of the others."""
-    samples, left_out = [], []
-    for path in folder.image_paths():
-        sample = Sample(path.read_bytes(), job.label, job.sources.get(path.name, "camera"))
+    """Images that can be decoded, no larger than they need be, and the names of the others.
+
+    Of several that are the same one is kept: the others would be held out to check it by itself.
+    """
+    samples, left_out, contents = [], [], set()
+    paths = folder.image_paths()
+    for path in paths:
+        content = path.read_bytes()
+        if content in contents:
+            continue
+        contents.add(content)
+        sample = Sample(content, job.label, job.sources.get(path.name, "camera"))
         try:
             samples.append(reduced(sample, size))
         except (DataError, cv2.error):
             left_out.append(path.name)
     if len(samples) < _FEWEST_IMAGES:
         raise BadImagesError(
-            f"{len(samples)} of {len(samples) + len(left_out)} images can be decoded, but at "
-            f"least {_FEWEST_IMAGES} are needed"
+            f"{len(samples)} of {len(paths)} images can be decoded and differ, but at least "
+            f"{_FEWEST_IMAGES} are needed"
         )
     return samples, tuple(left_out)
 

@@ -9,6 +9,7 @@ from newfound_core.detection.crops import (
     crop_features,
     crops_of,
     keep_best,
+    merge_crops,
     pooled_features,
     quality_of,
 )
@@ -22,7 +23,8 @@ BLURRED = np.full((128, 128, 3), 90, np.uint8)
 def keep(views, count=3, gap=2):
     crops = ()
     for frame, quality in views:
-        crops = keep_best(crops, SHARP, quality, frame, count=count, gap=gap)
+        view = np.roll(SHARP, frame, 0)
+        crops = keep_best(crops, view, quality, frame, count=count, gap=gap)
     return [(crop.frame, crop.quality) for crop in crops]
 
 
@@ -33,6 +35,14 @@ def test_the_best_views_are_kept_best_first():
 
 def test_of_views_of_one_moment_only_the_best_is_kept():
     assert keep([(0, 0.1), (1, 0.5), (2, 0.4), (3, 0.45)], gap=3) == [(1, 0.5)]
+
+
+def test_an_image_that_is_seen_again_is_not_kept_twice():
+    once = keep_best((), SHARP, 0.5, 0, count=3, gap=2)
+    assert keep_best(once, SHARP, 0.5, 100, count=3, gap=2) == once
+    later = keep_best((), SHARP, 0.5, 100, count=3, gap=2)
+    other = keep_best(once, BLURRED, 0.4, 10, count=3, gap=2)
+    assert merge_crops(other, later, count=3, gap=2) == other
 
 
 def test_a_view_is_better_if_it_is_sharp_large_whole_and_surely_an_object():

@@ -260,7 +260,7 @@ def test_entries_that_turn_out_to_be_one_object_are_merged(make_detection):
     assert entry.id == world.ids[0] == first.id
     assert entry.sightings == 3 + 3 + 60
     assert entry.first_seen == first.first_seen
-    assert {c.frame for c in before[0].crops + before[1].crops} <= {c.frame for c in entry.crops}
+    assert {c.image for c in before[0].crops + before[1].crops} <= {c.image for c in entry.crops}
     assert world.store.get(second.id).id == first.id, "requests with the old id reach it"
 
 

@@ -230,6 +230,17 @@ def test_knowledge_that_is_not_there_is_said(make_job):
     assert JobFolder(folder).result().reason == "bad_knowledge"
 
 
+def test_an_image_that_was_sent_several_times_counts_once(make_job):
+    images = purple_squares(3)
+    first = images[min(images)]
+    folder = make_job(images | {f"again{number}.png": first for number in range(9)})
+    main(["--job", str(folder), "--niceness", "0"])
+    assert JobFolder(folder).result().images_used == 3
+    folder = make_job({f"{number}.png": first for number in range(12)})
+    assert main(["--job", str(folder), "--niceness", "0"]) == 3
+    assert "1 of 12 images can be decoded and differ" in JobFolder(folder).result().message
+
+
 def test_a_corrupt_image_is_left_out(make_job):
     images = purple_squares(12) | {"999.png": b"\x89PNG\r\n\x1a\n cut off"}
     folder = make_job(images)
