@@ -62,7 +62,8 @@ def run(arguments: argparse.Namespace, order: int) -> list[Moment]:
         for picture in lit(pictures(arguments.data / domain, labels, f"{order}, {number}"), domain)
     ]
     clip = make_clip(arguments.out / "clip", shown)
-    return watch(clip, arguments.checkpoint, arguments.rate, estimator=arguments.estimator)
+    adaptation = {"estimator": arguments.estimator, "balanced": arguments.estimator == "batch"}
+    return watch(clip, arguments.checkpoint, arguments.rate, **adaptation)
 
 
 def parse() -> argparse.Namespace:

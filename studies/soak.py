@@ -29,7 +29,7 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
         checkpoint = arguments.checkpoint or usual(Path(place) / "model")
-        options = {"estimator": arguments.estimator}
+        options = {"estimator": arguments.estimator, "balanced": arguments.estimator == "batch"}
         result = soak(checkpoint, 60 * arguments.minutes, arguments.rate, 10.0, **options)
     (arguments.out / "soak.json").write_text(json.dumps(result, indent=2) + "\n")
     draw(result["samples"], arguments.out / "soak.png")

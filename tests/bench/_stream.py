@@ -66,6 +66,11 @@ class Film:
         self._thread.join()
 
 
+def executable(name: str) -> tuple[str, str]:
+    """Arguments of Python that run what `ros2 run` would."""
+    return "-c", f"from newfound_runtime.executable import main; main({name!r})"
+
+
 def parameters(**values: object) -> list[str]:
     """Parameter values as arguments of a ROS process."""
     given = [("-p", f"{name}:={_text(value)}") for name, value in values.items()]

@@ -15,7 +15,7 @@ import yaml
 from newfound_core.testing import usual
 from newfound_msgs.msg import Classification, PlaceCategory
 from newfound_runtime.testing import Harness, eventually
-from tests.bench._stream import Film
+from tests.bench._stream import Film, executable
 
 RATE = 5.0
 NODES = {
@@ -26,9 +26,9 @@ NODES = {
 
 def start(harness: Harness, file: Path, composed: bool) -> list[psutil.Process]:
     """The processes that serve both nodes."""
-    modules = ["container"] if composed else list(NODES)
+    names = ["container"] if composed else list(NODES)
     arguments = ("--ros-args", "--params-file", str(file))
-    started = [harness.process("-m", f"newfound_nodes.{m}", *arguments) for m in modules]
+    started = [harness.process(*executable(name), *arguments) for name in names]
     for node in NODES:
         harness.becomes_active(f"/{node}")
     return [psutil.Process(process.pid) for process in started]
@@ -76,7 +76,7 @@ def run(quick: bool) -> list[dict]:
         folder = Path(place)
         models = {"adaptive_classifier": "source", "place_categorizer": "wbn"}
         values = {n: {"checkpoint": str(usual(folder / m, m))} for n, m in models.items()}
-        values["adaptive_classifier"]["estimator"] = "streaming"
+        values["adaptive_classifier"] |= {"estimator": "streaming", "balanced": False}
         values["container"] = {"nodes": list(NODES)}
         file = folder / "nodes.yaml"
         file.write_text(

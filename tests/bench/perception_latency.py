@@ -18,12 +18,15 @@ from newfound_core.testing import usual
 from newfound_msgs.msg import Classification, PlaceCategory
 from newfound_runtime.images import to_rgb
 from newfound_runtime.testing import Harness, image
-from tests.bench._stream import SIZE, RoundTrip, parameters
+from tests.bench._stream import SIZE, RoundTrip, executable, parameters
 from tests.bench._timing import interleaved, median_ms, percentile_ms
 
 NODES = {  # contestant: node, parameters
     "classifier, frozen": ("adaptive_classifier", {"freeze": True}),
-    "classifier, streaming": ("adaptive_classifier", {"estimator": "streaming"}),
+    "classifier, streaming": (
+        "adaptive_classifier",
+        {"estimator": "streaming", "balanced": False},
+    ),
     "classifier, batch": ("adaptive_classifier", {"estimator": "batch"}),
     "places": ("place_categorizer", {}),
 }
@@ -46,7 +49,7 @@ def node(harness: Harness, number: int, name: str, folder: Path, options: dict) 
     topic = f"/camera_{number}/image"
     values = {"checkpoint": folder, "image_topic": topic, **options}
     arguments = [*parameters(**values), "-r", f"__ns:=/camera_{number}"]
-    harness.process("-m", f"newfound_nodes.{name}", *arguments)
+    harness.process(*executable(name), *arguments)
     return RoundTrip(harness, topic, message, f"/camera_{number}/{name}/{output}")
 
 

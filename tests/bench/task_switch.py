@@ -23,11 +23,10 @@ from newfound_core.testing import LABELS, usual
 from newfound_msgs.msg import Classification
 from newfound_msgs.srv import LoadTask
 from newfound_runtime.testing import Harness, eventually
-from tests.bench._stream import Film, parameters
+from tests.bench._stream import Film, executable, parameters
 
 RATE = 5.0  # Hz; well below what the node can follow, so that a lost image is the switch's doing
 NODE = "/adaptive_classifier"
-START = "from newfound_runtime.executable import main; main('adaptive_classifier')"
 BETWEEN = 1.0  # s between two switches
 
 
@@ -75,7 +74,7 @@ def measure(
         )
         given = {"checkpoint": base, "base": base, "task_root": root, "held_tasks": held,
                  "backend": backend, "adapt": adapt, "threads": 1}  # fmt: skip
-        harness.process("-c", START, *parameters(**given))
+        harness.process(*executable("adaptive_classifier"), *parameters(**given))
         harness.becomes_active(NODE)
         film = Film(harness, "/image", RATE)
         eventually(lambda: len(answers) > 4 * RATE, "the stream runs", timeout=120)

@@ -6,7 +6,8 @@ Imports nothing heavy, so that an executable can handle Ctrl-C from its first mo
 
 import os
 
-# Read when torch loads OpenMP. By default its threads spin for a millisecond at every barrier: one
-# process alone is faster by a third then, but two of them on two cores take turns spinning and
-# come to a frame a second. Set it yourself where one process has the machine.
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+# Read when torch loads OpenMP, whose threads spin at every barrier by default. One process alone
+# is somewhat faster then, but two of them on two cores take turns spinning and come to a frame a
+# second; on some virtual machines a thousand rounds are enough for that. So they sleep at once.
+# Set it yourself where one process has the machine.
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
