@@ -11,6 +11,8 @@ from playwright.sync_api import expect
 from newfound_console.node import Console
 from newfound_console.other_actions import MAX_OBJECTS
 from newfound_core.detection.unknown_objects import UnknownState
+from newfound_core.learning import learn
+from newfound_core.learning.job import JobState
 from newfound_core.object_memory import Sighting
 from newfound_core.open_world.view_coverage import distinct_views
 from newfound_nodes.open_world import stored_views
@@ -220,6 +222,30 @@ def test_a_thing_is_taught_until_it_is_enough_and_tried_at_once(stack, clean, ta
     tab.get_by_role("button", name="Learn it").click()
     expect(tab.locator(".result")).to_contain_text("“canary” is learned", timeout=WAIT)
     expect(tab.locator(".advice")).to_contain_text("called “canary”", timeout=WAIT)
+
+
+def test_a_lesson_that_is_rejected_keeps_its_views(stack, clean, tab, monkeypatch):
+    monkeypatch.setattr(stored_views, "distinct_views", partial(distinct_views, same=0.9999))
+    go(tab, "Teach")
+    expect(tab.locator(".picture.on")).to_be_visible(timeout=WAIT)
+    stack.show("red")
+    tab.get_by_role("button", name="Start looking").click()
+    stack.camera.turning = True
+    expect(tab.locator(".strip img")).not_to_have_count(0, timeout=WAIT)
+    expect(tab.locator(".strip img")).not_to_have_count(1, timeout=WAIT)
+    stack.camera.turning = False
+    verdict = JobState.REJECTED, "forgot_too_much", "it is too much like red"
+    monkeypatch.setattr(learn, "validate", lambda *_: verdict)
+    tab.get_by_label("What is it called?").fill("blood")
+    tab.get_by_role("button", name="Learn it").click()
+    expect(tab.locator(".result")).to_contain_text(
+        "“blood” was not learned: it is too much like red. Its views", timeout=WAIT
+    )
+    expect(tab.locator(".result")).to_contain_text("Its views are still here")
+    assert tab.locator(".strip img").count() >= 2
+    expect(tab.get_by_role("button", name="Learn it")).to_be_enabled()
+    tab.get_by_role("button", name="Another thing").click()
+    expect(tab.locator(".strip img")).to_have_count(0, timeout=WAIT)
 
 
 def test_knowledge_is_tested_renamed_cleaned_rehearsed_and_forgotten(stack, clean, tab):

@@ -114,7 +114,7 @@ class TeachSession:
             self.collecting = False
 
     async def learn(self, label: str, extend: bool) -> str:
-        """Have the thing learned from its views; returns the job's id."""
+        """Have the thing learned; returns the job's id. Views stay, it may be rejected."""
         request = srv.AddUnknownClass.Request(
             label=label,
             unknown_id=self.unknown_id,
@@ -129,7 +129,7 @@ class TeachSession:
                 raise
             request.unknown_id = ""  # it has expired, or is being learned under another name
             answer = await self._bridge.call(srv.AddUnknownClass, service, request)
-        self.clear()
+        self.pause()
         return answer.job_id
 
     def report(self) -> dict[str, Any]:

@@ -294,7 +294,8 @@ def test_a_client_that_takes_no_answer_is_cut_off(servers, monkeypatch):
 
 
 def test_a_port_in_use_is_said(ros, servers):
-    node = ros.add(Console, port=servers["ours"]._server.port)
+    # Of two nodes of one name in a process only one is heard on rosout.
+    node = ros.add(Console, "late_console", port=servers["ours"]._server.port)
     eventually(lambda: "cannot be used" in node.last_error, "the reason")
     eventually(lambda: ros.logged("not activated: port"), "the log")
     assert not ros.logged("Traceback")
@@ -303,12 +304,13 @@ def test_a_port_in_use_is_said(ros, servers):
 def test_a_token_that_cannot_be_kept_is_said(ros, tmp_path):
     (tmp_path / "file").touch()
     token_file = str(tmp_path / "file" / "token")
-    node = ros.add(Console, port=0, host="0.0.0.0", token_file=token_file)
+    node = ros.add(Console, "closed_console", port=0, host="0.0.0.0", token_file=token_file)
     eventually(lambda: "the token cannot be kept" in node.last_error, "the reason")
     assert "set token_file" in node.last_error
     assert not ros.logged("Traceback")
 
 
 def test_it_is_said_that_others_need_the_name_of_this_machine(ros, tmp_path):
-    ros.started(Console, port=0, host="0.0.0.0", token_file=str(tmp_path / "token"))
+    token_file = str(tmp_path / "token")
+    ros.started(Console, "open_console", port=0, host="0.0.0.0", token_file=token_file)
     eventually(lambda: ros.logged("elsewhere, put this machine's name for localhost"), "the log")

@@ -200,8 +200,8 @@ def brightness(images):
 
 def test_an_entry_has_the_label_that_all_of_its_best_crops_have():
     entries = [
-        grey_entry("u1", 200, 200, 200, 0),
-        grey_entry("u2", 200, 0, 200),
+        grey_entry("u1", 200, 201, 202, 0),
+        grey_entry("u2", 200, 0, 201),
         grey_entry("u3", 0, 0),
         grey_entry("u4", 200),
         grey_entry("u5"),

@@ -61,8 +61,13 @@ export function show(root, app) {
   function follow(jobs) {
     const entry = jobEnded(job, jobs, progress);
     if (!entry) return;
-    say(result, entry.state === "done" ? `“${pretty(job.label)}” is learned. Show it again and see: it is tried right here.` : `“${pretty(job.label)}” was not learned. ${entry.message}`);
-    if (entry.state === "done") toast(`It knows “${pretty(job.label)}” now.`, { action: "Undo", run: () => app.act("undo", {}, "Undone.") });
+    if (entry.state !== "done") {
+      say(result, `“${pretty(job.label)}” was not learned: ${entry.message}. Its views are still here: show more sides of it, or give it another name.`);
+      return;
+    }
+    app.act("teach", { do: "clear" });
+    say(result, `“${pretty(job.label)}” is learned. Show it again and see: it is tried right here.`);
+    toast(`It knows “${pretty(job.label)}” now.`, { action: "Undo", run: () => app.act("undo", {}, "Undone.") });
   }
 
   function render() {
@@ -80,7 +85,7 @@ export function show(root, app) {
     say(number, !seen ? "–" : session.enough ? "Enough" : "Not yet");
     say(honest, seen < 2 ? "Each view is hidden once, and the robot must recognise it from the others."
       : `${session.recognised} of ${seen} views would be recognised from the others. Of new views: about ${percent(session.expected)}.`);
-    save.disabled = seen < 2;
+    save.disabled = seen < 2 || Boolean(job && !job.told);
     say(note, known() ? `It knows “${known()}” already: these views are added to it.` : session.known && seen ? `It takes this for “${pretty(session.known)}”.` : "");
     say(advice, session.problem || (!app.detector ? absent("can learn things", "open_world_detector")
       : session.full ? "That is as much as it can take. Give it a name."
