@@ -207,31 +207,36 @@ def test_a_label_with_markup_is_a_text_everywhere(stack, clean, tab):
     assert tab.locator("main b, main img[src=x]").count() == 0
 
 
-def test_a_thing_is_taught_until_it_is_enough_and_tried_at_once(stack, clean, tab, monkeypatch):
+@pytest.fixture
+def looking(stack, clean, tab, monkeypatch):
+    """Begin to teach a thing of a colour."""
     # The tiny network finds everything much alike.
     monkeypatch.setattr(stored_views, "distinct_views", partial(distinct_views, same=0.9999))
-    go(tab, "Teach")
-    expect(tab.locator(".picture.on")).to_be_visible(timeout=WAIT)
-    stack.show("yellow")
-    tab.get_by_role("button", name="Start looking").click()
-    expect(tab.locator(".strip img")).not_to_have_count(0, timeout=WAIT)
-    stack.camera.turning = True
+
+    def begin(colour):
+        go(tab, "Teach")
+        expect(tab.locator(".picture.on")).to_be_visible(timeout=WAIT)
+        stack.show(colour)
+        tab.get_by_role("button", name="Start looking").click()
+        expect(tab.locator(".strip img")).not_to_have_count(0, timeout=WAIT)
+        stack.camera.turning = True
+
+    return begin
+
+
+def test_a_thing_is_taught_until_it_is_enough_and_tried_at_once(stack, tab, looking):
+    looking("yellow")
     expect(tab.locator(".bar.enough")).to_be_visible(timeout=WAIT)
     stack.camera.turning = False
     tab.get_by_label("What is it called?").fill("canary")
     tab.get_by_role("button", name="Learn it").click()
     expect(tab.locator(".result")).to_contain_text("“canary” is learned", timeout=WAIT)
     expect(tab.locator(".advice")).to_contain_text("called “canary”", timeout=WAIT)
+    expect(tab.locator(".strip img")).to_have_count(0, timeout=WAIT)
 
 
-def test_a_lesson_that_is_rejected_keeps_its_views(stack, clean, tab, monkeypatch):
-    monkeypatch.setattr(stored_views, "distinct_views", partial(distinct_views, same=0.9999))
-    go(tab, "Teach")
-    expect(tab.locator(".picture.on")).to_be_visible(timeout=WAIT)
-    stack.show("red")
-    tab.get_by_role("button", name="Start looking").click()
-    stack.camera.turning = True
-    expect(tab.locator(".strip img")).not_to_have_count(0, timeout=WAIT)
+def test_a_lesson_that_is_rejected_keeps_its_views(stack, tab, looking, monkeypatch):
+    looking("red")
     expect(tab.locator(".strip img")).not_to_have_count(1, timeout=WAIT)
     stack.camera.turning = False
     verdict = JobState.REJECTED, "forgot_too_much", "it is too much like red"
@@ -241,7 +246,6 @@ def test_a_lesson_that_is_rejected_keeps_its_views(stack, clean, tab, monkeypatc
     expect(tab.locator(".result")).to_contain_text(
         "“blood” was not learned: it is too much like red. Its views", timeout=WAIT
     )
-    expect(tab.locator(".result")).to_contain_text("Its views are still here")
     assert tab.locator(".strip img").count() >= 2
     expect(tab.get_by_role("button", name="Learn it")).to_be_enabled()
     tab.get_by_role("button", name="Another thing").click()

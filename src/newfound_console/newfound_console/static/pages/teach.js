@@ -9,7 +9,9 @@ export function show(root, app) {
   let job = null; // what was taught last, to say when it is learned
   let session = { collecting: false, views: [] };
   let inView = "";
+  const learning = () => Boolean(job && !job.told); // its views stay until then
   const picture = new Picture((box) => {
+    if (learning()) return;
     picture.chosen = box.track;
     app.act("teach", { do: "collect", track: box.track });
   });
@@ -73,8 +75,8 @@ export function show(root, app) {
   function render() {
     const seen = session.views.length;
     start.textContent = session.collecting ? "Pause" : seen ? "Go on" : "Start looking";
-    start.disabled = !app.detector || session.full;
-    again.hidden = !seen;
+    start.disabled = !app.detector || session.full || learning();
+    again.hidden = !seen || learning();
     say(count, seen === 1 ? "1 view" : `${seen} different views`);
     keyed(views, session.views, (view) => view, (view) => h("img", { src: view, alt: "A view of the thing" }));
     const share = seen ? session.expected : 0;
@@ -85,7 +87,7 @@ export function show(root, app) {
     say(number, !seen ? "–" : session.enough ? "Enough" : "Not yet");
     say(honest, seen < 2 ? "Each view is hidden once, and the robot must recognise it from the others."
       : `${session.recognised} of ${seen} views would be recognised from the others. Of new views: about ${percent(session.expected)}.`);
-    save.disabled = seen < 2 || Boolean(job && !job.told);
+    save.disabled = seen < 2 || learning();
     say(note, known() ? `It knows “${known()}” already: these views are added to it.` : session.known && seen ? `It takes this for “${pretty(session.known)}”.` : "");
     say(advice, session.problem || (!app.detector ? absent("can learn things", "open_world_detector")
       : session.full ? "That is as much as it can take. Give it a name."
