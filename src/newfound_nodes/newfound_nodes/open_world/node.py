@@ -127,6 +127,8 @@ class OpenWorldDetector(PerceptionNode):
 
     def load(self) -> None:
         """Open the knowledge base, and resume the jobs that were left unfinished."""
+        if self.param("camera_pose_topic") and not self.param("target_frame"):
+            raise LoadError("camera_pose_topic needs target_frame: the frame of the poses")
         try:
             proposer = make_proposer(self.param)
             detector = Detector(proposer, detector_config(self.param))

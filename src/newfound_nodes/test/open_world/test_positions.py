@@ -13,7 +13,7 @@ from newfound_msgs.msg import OpenWorldDetections
 from newfound_nodes import transforms
 from newfound_nodes.open_world.node import OpenWorldDetector
 from newfound_nodes.open_world.positions import Positions, calibration
-from newfound_runtime.testing import eventually, image
+from newfound_runtime.testing import UNCONFIGURED, eventually, image
 
 NODE = "/open_world_detector"
 K = [262.5, 0.0, 159.5, 0.0, 262.5, 119.5, 0.0, 0.0, 1.0]  # of 320 x 240
@@ -146,6 +146,14 @@ def test_poses_are_in_the_target_frame_where_it_is_known(ros, parameters):
     )
     assert placed.detections[0].pose.position.x == pytest.approx(0, abs=0.01)
     assert (placed.target_frame, placed.to_target.translation.x) == ("map", 10.0)
+
+
+def test_poses_of_the_camera_without_their_frame_leave_the_node_unconfigured(ros, parameters):
+    node = ros.add(OpenWorldDetector, **parameters, camera_pose_topic="/camera_pose")
+    eventually(lambda: "needs target_frame" in node.last_error, "the reason")
+    assert node.state() == UNCONFIGURED
+    assert ros.set(NODE, target_frame="map").successful
+    assert ros.change(NODE, "configure")
 
 
 def test_a_calibration_that_does_not_fit_is_said_in_log_and_diagnostics(
