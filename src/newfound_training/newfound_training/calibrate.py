@@ -11,7 +11,7 @@ where there are some. The one that ranks them best is kept.
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -167,10 +167,8 @@ def _images(options: CalibrateOptions, labels: Sequence[str]) -> ImageSet:
     wanted = np.isin(images.domains, [images.domain_index(name) for name in chosen])
     number = {label: index for index, label in enumerate(labels)}
     of_class = np.array([number.get(name, -1) for name in images.class_names])[images.labels]
-    kept = images.select(np.flatnonzero(wanted & (of_class >= 0)))
-    renumbered = np.array([number.get(name, -1) for name in kept.class_names])[kept.labels]
-    object.__setattr__(kept, "labels", renumbered)
-    return kept
+    kept = np.flatnonzero(wanted & (of_class >= 0))
+    return replace(images.select(kept), labels=of_class[kept], class_names=tuple(labels))
 
 
 def _divided(
@@ -181,6 +179,14 @@ def _divided(
         return split(images.labels, options.held_out_share, seed, images.groups)
     apart = [images.domain_index(name) for name in options.held_out_domains]
     tested = np.isin(images.domains, apart)
+    for side, which in (("held-out", tested), ("other", ~tested)):
+        present = set(images.labels[which].tolist())
+        missing = [name for i, name in enumerate(images.class_names) if i not in present]
+        if missing:
+            raise DataError(
+                f"the {side} domains have no images of {', '.join(missing)}: of every class some "
+                "are held out, and others describe it; choose other held_out_domains, or none"
+            )
     return np.flatnonzero(~tested), np.flatnonzero(tested)
 
 

@@ -81,6 +81,20 @@ def test_a_class_without_images_and_a_second_calibration_are_refused(data, capsy
     assert "has a rejection" in capsys.readouterr().err
 
 
+def test_domains_held_out_must_leave_images_of_every_class(data, capsys):
+    home = data / "known" / "home"
+    home.mkdir()
+    (data / "known" / "shop" / "mug").rename(home / "mug")
+    place = ["--checkpoint", str(tiny(data / "model")), "--data", str(data / "known")]
+    for held_out, missing in (
+        (["home"], "the held-out domains have no images of hammer, banana"),
+        (["home", "shop"], "the other domains have no images of mug, hammer, banana"),
+    ):
+        wanted = ["--out", str(data / "out"), "--held-out-domains", *held_out]
+        assert main(["calibrate", *place, *wanted]) == 1
+        assert missing in capsys.readouterr().err
+
+
 def test_the_logistic_fit_is_that_of_an_independent_implementation():
     generator = torch.Generator().manual_seed(0)
     known = 3 + torch.randn(400, generator=generator)

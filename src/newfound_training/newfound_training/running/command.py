@@ -117,6 +117,12 @@ def _claim(run: Run, options: Mapping[str, Any]) -> None:
     write_json(path, read_json(path))  # a folder that became read-only is noticed at once
 
 
+def _release(run: Run) -> None:
+    """Let the folder go if nothing is in it: what was refused may be asked for in other words."""
+    if run.process_group.is_main_process and [p.name for p in run.out.iterdir()] == [RUN_NAME]:
+        (run.out / RUN_NAME).unlink()
+
+
 def _refuse_other_options(path: Path, command: str, options: Mapping[str, Any]) -> None:
     before = read_json(path)
     if before["command"] != command:
@@ -233,7 +239,11 @@ def _run(command: Command, options: Any, arguments: tuple[str, ...]) -> None:
         values = as_values(options)
         begin(run, values)
         clock = Clock()
-        result = command.run(options, run)
+        try:
+            result = command.run(options, run)
+        except NewfoundError:
+            _release(run)
+            raise
         finish(run, values, result, clock)
 
 

@@ -191,6 +191,14 @@ def test_known_errors_are_one_line_without_a_traceback(tmp_path, capsys, argumen
     assert len(shown.splitlines()) == 1
 
 
+def test_what_was_refused_before_it_made_anything_may_be_asked_for_otherwise(tmp_path):
+    arguments = ["--data", "d", "--out", str(tmp_path / "out"), "--number"]
+    assert execute(COMMAND, [*arguments, "-1"]) == 1
+    assert execute(COMMAND, [*arguments, "4"]) == 0
+    assert execute(COMMAND, [*arguments, "-1", "--resume"]) == 2  # now something is there
+    assert (tmp_path / "out" / "result.json").exists()
+
+
 def test_an_interruption_says_how_to_go_on(tmp_path, capsys):
     arguments = ["--data", "d", "--out", str(tmp_path / "out"), "--number", "0"]
     assert execute(COMMAND, arguments) == 130
