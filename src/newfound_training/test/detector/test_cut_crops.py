@@ -42,7 +42,7 @@ def test_a_class_whose_name_leads_elsewhere_is_refused(boxes_data, tmp_path, nam
     options = ["--data", str(data), "--out", str(tmp_path / "out")]
     assert main(["cut-crops", *options]) == 1
     assert "cannot be the name of a folder" in capsys.readouterr().err
-    assert [p.name for p in (tmp_path / "out").iterdir()] == ["run.json"]
+    assert not list((tmp_path / "out").iterdir())
     options[-1] = str(tmp_path / "cups")
     assert main(["cut-crops", *options, "--classes", "cup"]) == 0
 
