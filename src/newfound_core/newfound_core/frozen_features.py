@@ -95,12 +95,18 @@ def cached_features(
     groups: Mapping[str, tuple[Sequence[str], Sequence[np.ndarray]]],
     crops: int | None,
     folder: Path,
+    *,
+    quiet: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Features of each group of images, given as fingerprints and pixels, from or to `folder`."""
+    """Features of each group of images, given as fingerprints and pixels, from or to `folder`.
+
+    On a terminal a bar shows the progress, unless `quiet`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     digest = frozen.digest()
     found = {}
-    with tqdm(total=sum(len(images) for _, images in groups.values()), disable=None) as bar:
+    total = sum(len(images) for _, images in groups.values())
+    with tqdm(total=total, disable=quiet or None) as bar:
         bar.set_description("frozen stages")
         for name, (fingerprints, images) in groups.items():
             key = "\n".join([f"{FORMAT} {crops} {digest}", *fingerprints]).encode()

@@ -148,7 +148,8 @@ class MappedSamples:
         if others:
             images = [self._preprocessing.resized(sample.pixels()) for sample in others]
             wanted = {"": ([_digest(image) for image in images], images)}
-            computed = iter(cached_features(self._frozen, wanted, crops, self._folder)[""])
+            found = cached_features(self._frozen, wanted, crops, self._folder, quiet=True)
+            computed = iter(found[""])
             known |= {i: next(computed) for i in range(len(samples)) if i not in known}
         return [known[i] for i in range(len(samples))]
 

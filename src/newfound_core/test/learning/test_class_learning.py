@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import sys
+
 import cv2
 import numpy as np
 import pytest
@@ -78,6 +80,15 @@ def test_new_samples_have_variants_and_progress_is_told(saved, tmp_path, make_sa
     found = mapped.map(make_samples("new", 30, size=20), 2, told.append)
     assert {len(s.image) for s in found} == {4}
     assert told == [25, 30]
+
+
+def test_nothing_is_written_to_the_terminal_of_a_node(
+    saved, tmp_path, make_samples, monkeypatch, capsys
+):
+    mapped = MappedSamples(load_knowledge(saved / "with"), 2, tmp_path / "features")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    mapped.map(make_samples("new", 3, size=20), 2)
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(("name", "frozen"), [("efficientnet_lite0", 7), ("cifar_resnet20", 3)])
