@@ -336,7 +336,8 @@ def _read(params_file: str) -> tuple[Path, dict]:
     try:
         content = yaml.safe_load(path.read_text())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"params_file: {path} is not YAML: {error}") from None
+        why = " ".join(str(error).split())
+        raise ValueError(f"params_file: {path} is not YAML: {why}") from None
     if not isinstance(content, dict):
         raise ValueError(f"params_file: {path} has no nodes: ROS wants `node: ros__parameters: …`")
     return path, content
@@ -346,6 +347,11 @@ def _entries(content: dict, above: str = "") -> Iterator[tuple[str, dict]]:
     """The names or patterns of nodes in a parameter file, with the values of each."""
     for key, value in content.items():
         if key == "ros__parameters":
+            if not isinstance(value or {}, dict):
+                raise ValueError(
+                    f"params_file: ros__parameters of {above or '/'} is not a list of "
+                    f"`name: value`, but {value!r}"
+                )
             yield above or "/", value or {}
         elif isinstance(value, dict):
             yield from _entries(value, f"{above}/{str(key).strip('/')}")

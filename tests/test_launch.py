@@ -337,6 +337,22 @@ def test_what_cannot_be_met_ends_the_launch_with_an_error(launch, arguments, err
     assert launched.left_behind() == []
 
 
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("a: [1\n b", "own.yaml is not YAML: while parsing"),
+        ("3", "own.yaml has no nodes"),
+        ("/container: {ros__parameters: [3]}", "ros__parameters of /container is not"),
+    ],
+)
+def test_a_parameter_file_that_cannot_be_read_is_an_error_of_one_line(tmp_path, text, error):
+    suite, own = module_of(ROOT / "launch/newfound.launch.py"), tmp_path / "own.yaml"
+    own.write_text(text)
+    with pytest.raises(ValueError, match=error) as raised:
+        list(suite._entries(suite._read(str(own))[1]))
+    assert "\n" not in str(raised.value)
+
+
 def test_a_name_in_the_file_that_no_node_has_is_warned_about(ros, launch, tmp_path):
     own = tmp_path / "own.yaml"
     nodes = ["/**/web_query", "/robot/web_query", "/**/curator", "/rear/web_query", "/**/webquery"]

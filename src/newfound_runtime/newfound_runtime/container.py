@@ -19,6 +19,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 import rclpy
+from rclpy.exceptions import ParameterException
 from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor, ShutdownException
 from rclpy.logging import get_logger
 from rclpy.node import Node
@@ -80,7 +81,11 @@ def _in_context(
 ) -> int:
     try:
         freed = remove_dead_segments()
-        rclpy.init(args=None if arguments is None else list(arguments))
+        try:
+            rclpy.init(args=None if arguments is None else list(arguments))
+        except RuntimeError as error:  # rcl cannot read an argument or a parameter file
+            get_logger("newfound").error(str(error))
+            return 1
         if freed:
             text = f"removed {freed / 2**20:.0f} MB of shared memory of processes that were killed"
             get_logger("newfound").info(text)
@@ -94,8 +99,12 @@ def _in_context(
 def _listed_nodes() -> list[NodeFactory]:
     """The nodes that the parameter `nodes` of a node called container lists."""
     container = Node("container")
-    entries = container.declare_parameter("nodes", [""]).value
     factories: list[NodeFactory] = []
+    try:
+        entries = container.declare_parameter("nodes", [""]).value
+    except ParameterException as error:
+        container.get_logger().error(str(error))
+        return factories
     for entry in filter(None, entries):
         factory = functools.partial(make_node, entry, container.get_namespace())
         factory.__name__ = entry  # type: ignore[attr-defined]
@@ -133,11 +142,12 @@ def serve(factories: Sequence[NodeFactory]) -> int:
 def _make(factory: NodeFactory) -> Node | None:
     try:
         return factory()
-    except Exception:
+    except Exception as error:
         if not rclpy.ok():
             return None  # Ctrl-C while the node was made
         name = getattr(factory, "__name__", repr(factory))
-        get_logger("newfound").error(f"{name} could not be made:\n{traceback.format_exc()}")
+        why = str(error) if isinstance(error, ContainerError) else f"\n{traceback.format_exc()}"
+        get_logger("newfound").error(f"{name} could not be made: {why}")
         return None
 
 

@@ -149,6 +149,28 @@ def test_an_empty_list_is_an_error_that_says_so(contain):
     assert "`nodes` is empty" in text
 
 
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        ("/first: {mood: wild}", "Cannot have a value before ros__parameters"),
+        ("/first: {ros__parameters: {mood: [1, a]}}", "Sequence should be of same type"),
+        ("/container: {ros__parameters: {nodes: echo}}", "'nodes' to 'echo' of type 'STRING'"),
+        ("/container: {ros__parameters: {nodes: [ecko]}}", "no node 'ecko'; the nodes installed"),
+    ],
+)
+def test_a_slip_in_the_parameter_file_is_an_error_without_a_traceback(
+    ros, tmp_path, parameters, told
+):
+    file = tmp_path / "parameters.yaml"
+    file.write_text(parameters)
+    arguments = ("-m", "newfound_runtime.container", "--ros-args", "--params-file", str(file))
+    process = ros.process(*arguments)
+    text, _ = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert told in text
+    assert "Traceback" not in text
+
+
 def test_a_class_is_found_by_its_dotted_path_and_a_wrong_name_lists_the_known():
     assert node_class(f"{ECHO}") is Echo
     with pytest.raises(ContainerError, match="the nodes installed here"):
