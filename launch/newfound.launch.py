@@ -60,7 +60,11 @@ WEB, CAMERA, CONSOLE = ("web_query",), ("sim_camera",), ("console",)
 BOOLEAN = ("true", "false", "True", "False")
 # Arguments that set parameters: the nodes, the parameter, what it is.
 SETTINGS = {
-    "image_topic": (IMAGE_NODES, "image_topic", "Topic of the images, in the camera's namespace"),
+    "image_topic": (
+        (*IMAGE_NODES, "object_memory"),
+        "image_topic",
+        "Topic of the images, in the camera's namespace",
+    ),
     "image_transport": (IMAGE_NODES, "image_transport", "raw or compressed"),
     "device": (IMAGE_NODES, "device", "cpu, cuda or cuda:1"),
     "checkpoint": (IMAGE_NODES, "checkpoint", "Model, where `nodes` names one node that has one"),

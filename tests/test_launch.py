@@ -196,6 +196,8 @@ def test_two_cameras_share_knowledge_beside_object_memory_and_console(
         "shared_knowledge:=true",
         "use_sim_time:=true",
         "target_frame:=map",
+        "image_topic:=color/image",
+        "depth_topic:=color/depth",
         f"detector_checkpoint:={shipped}",
         f"knowledge_base:={tmp_path / 'base'}",
         f"object_database:={tmp_path / 'objects.db'}",
@@ -213,10 +215,10 @@ def test_two_cameras_share_knowledge_beside_object_memory_and_console(
             True,
             True,
         ]
-    request = GetParameters.Request(names=["target_frame"])
+    request = GetParameters.Request(names=["target_frame", "image_topic", "depth_topic"])
     for name in (front, rear, "/object_memory"):
-        [frame] = ros.call(GetParameters, f"{name}/get_parameters", request).values
-        assert frame.string_value == "map"
+        found = ros.call(GetParameters, f"{name}/get_parameters", request).values
+        assert [v.string_value for v in found] == ["map", "color/image", "color/depth"], name
     listed = ros.call(ListClasses, f"{rear}/list_classes", ListClasses.Request())
     assert sorted(c.label for c in listed.knowledge.classes) == sorted(COLOURS)
     assert end().count("process has finished cleanly") == (2 if composed == "true" else 4)

@@ -43,7 +43,8 @@ class Camera:
             ("camera_info_topic", CameraInfo, self._calibrate),
         ):
             if topic := node.param(name):
-                self._add(kind, f"{self._base}{topic}", take, qos_profile_sensor_data)
+                topic = topic if topic.startswith("/") else f"{self._base}{topic}"
+                self._add(kind, topic, take, qos_profile_sensor_data)
 
     def subscribe(
         self, kind: type, node: str, topic: str, callback: Callable[["Camera", Any], None]

@@ -169,6 +169,14 @@ def test_two_cameras_see_one_thing(ros, parameters):
     assert mug.pose.position.x == pytest.approx(0.5, abs=0.01)
 
 
+def test_topics_with_a_leading_slash_are_taken_as_they_are(ros, parameters):
+    topics = {"depth_topic": "/kinect/depth", "camera_info_topic": "/kinect/camera_info"}
+    ros.started(ObjectMemoryNode, **parameters, cameras=["/front"], **topics)
+    ros.connected(ros.publisher(Image, "/kinect/depth"))
+    ros.connected(ros.publisher(CameraInfo, "/kinect/camera_info"))
+    ros.connected(ros.publisher(Image, "/front/image"))
+
+
 def test_detections_that_make_no_sense_are_left_out(robot):
     robot.see(found("nan", float("nan")), found("unsure", score=0.1), found("mug"))
     robot.finds("mug")
