@@ -6,7 +6,15 @@ from collections import deque
 from typing import Any, Protocol
 
 import numpy as np
-from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion, Transform, Vector3
+from geometry_msgs.msg import (
+    Point,
+    Pose,
+    PoseStamped,
+    Quaternion,
+    Transform,
+    TransformStamped,
+    Vector3,
+)
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.time import Time
@@ -19,6 +27,7 @@ except ImportError:
 
 TIMEOUT = 0.1  # s that a transform of the newest image is waited for
 _POSES = 100  # of the camera that are kept
+_HELD = 10  # s that a tf2_ros.Buffer keeps
 
 
 class TargetFrame(Protocol):
@@ -47,7 +56,7 @@ class TfFrame:
         self._listener = None
         if buffer is None and tf2_ros is not None:
             buffer = tf2_ros.Buffer()
-            self._listener = tf2_ros.TransformListener(buffer, node)
+            self._listener = tf2_ros.TransformListener(RewindingBuffer(buffer), node)
         self._buffer = buffer
         if buffer is None:
             self.problem = (
@@ -105,6 +114,33 @@ class TfFrame:
     def _lookup(self, header: Header, stamp: Time, timeout: Duration) -> Transform:
         found = self._buffer.lookup_transform(self.frame, header.frame_id, stamp, timeout)
         return found.transform
+
+
+class RewindingBuffer:
+    """What a tf2_ros.TransformListener fills: a buffer that is cleared when a bag begins anew.
+
+    A buffer refuses transforms that are older than all it keeps: of a bag that is played in a
+    loop, all but those of the last seconds. tf2's own answer, a callback of the clock, comes
+    before transforms of the last loop that are still under way.
+    """
+
+    def __init__(self, buffer: Any) -> None:
+        self._buffer = buffer
+        self._newest: dict[str, int] = {}  # stamp (ns) by frame
+
+    def set_transform(self, transform: TransformStamped, authority: str) -> None:
+        """Take a transform of /tf."""
+        frame, stamp = transform.child_frame_id, _nanoseconds(transform.header)
+        newest = self._newest.get(frame, stamp)
+        if stamp < newest - _HELD * 10**9:
+            self._buffer.clear()
+            self._newest, newest = {}, stamp
+        self._newest[frame] = max(stamp, newest)
+        self._buffer.set_transform(transform, authority)
+
+    def set_transform_static(self, transform: TransformStamped, authority: str) -> None:
+        """Take a transform of /tf_static, which holds at any time."""
+        self._buffer.set_transform_static(transform, authority)
 
 
 class PosedFrame:

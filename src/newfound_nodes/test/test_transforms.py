@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""With a buffer that has the methods and exceptions of tf2_ros, which is not on PyPI."""
+"""With a buffer that has the methods and exceptions of tf2_ros, which is not on PyPI.
+
+Where the real one is installed, it is tried, too.
+"""
 
 import threading
 from types import SimpleNamespace
@@ -22,6 +25,7 @@ from std_msgs.msg import Header
 from newfound_nodes import transforms
 from newfound_nodes.transforms import (
     PosedFrame,
+    RewindingBuffer,
     TfFrame,
     quaternion,
     rotation_matrix,
@@ -46,7 +50,13 @@ class Buffer:
     """tf2_ros.Buffer that knows camera -> map at some seconds."""
 
     def __init__(self, *seconds):
-        self.seconds, self.timeouts = list(seconds), []
+        self.seconds, self.timeouts, self.cleared = list(seconds), [], 0
+
+    def clear(self):
+        self.cleared += 1
+
+    def set_transform(self, transform, authority):
+        self.seconds.append(transform.header.stamp.sec)
 
     def lookup_transform(self, target_frame, source_frame, time, timeout=Duration()):  # noqa: B008
         self.timeouts.append(timeout.nanoseconds)
@@ -59,6 +69,9 @@ class Buffer:
         found.transform.translation.x = wanted
         found.transform.rotation.w = 1.0
         return found
+
+
+REAL = transforms.tf2_ros
 
 
 @pytest.fixture(autouse=True)
@@ -119,6 +132,44 @@ def test_without_tf2_the_camera_frame_is_all_there_is(monkeypatch):
     target = TfFrame(None, "map", 0.1)
     assert target.transform_from(header(7)) is None
     assert "tf2_ros is not installed" in target.problem
+    target.close()
+
+
+def test_the_buffer_is_cleared_when_a_bag_begins_anew():
+    buffer = Buffer()
+    rewinding = RewindingBuffer(buffer)
+    # A late transform of the end of the loop comes after the first one of the next.
+    for seconds, frame, cleared in (
+        (100, "camera", 0),
+        (122, "camera", 0),
+        (121, "camera", 0),
+        (100, "odom", 0),
+        (100, "camera", 1),
+        (122, "camera", 1),
+        (101, "camera", 2),
+        (101, "odom", 2),
+    ):
+        rewinding.set_transform(
+            TransformStamped(header=header(seconds, "map"), child_frame_id=frame), "test"
+        )
+        assert buffer.cleared == cleared, seconds
+        assert buffer.seconds[-1] == seconds
+
+
+@pytest.mark.skipif(REAL is None, reason="tf2_ros comes only with a ROS installation")
+def test_with_the_real_tf2_transforms_are_found_again_when_a_bag_begins_anew(ros, monkeypatch):
+    monkeypatch.setattr(transforms, "tf2_ros", REAL)
+    target, broadcaster = TfFrame(ros.client, "map", 0.1), REAL.TransformBroadcaster(ros.client)
+    ros.connected(broadcaster.pub_tf)
+    for seconds in (100, 111, 122, 100, 101):  # more than the 10 s that a buffer keeps
+
+        def tell(seconds=seconds):
+            sent = TransformStamped(header=header(seconds, "map"), child_frame_id="camera")
+            sent.transform.translation.x, sent.transform.rotation.w = float(seconds), 1.0
+            broadcaster.sendTransform(sent)
+            return target.transform_from(header(seconds))
+
+        assert eventually(tell, "a transform", 20.0).translation.x == seconds
     target.close()
 
 
