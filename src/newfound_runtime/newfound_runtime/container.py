@@ -12,7 +12,9 @@ the node's full name. A node that cannot be made is reported; the others run.
 
 import functools
 import importlib
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
@@ -135,6 +137,10 @@ def serve(factories: Sequence[NodeFactory]) -> int:
     except KeyboardInterrupt:
         return 0
     finally:
+        # Nodes save their state now. A second Ctrl-C would end that: of an impatient person, or of
+        # systemd and `ros2 launch`, which both send one.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         _end(executor, nodes)
     return 0 if nodes or not rclpy.ok() else 1
 

@@ -214,6 +214,20 @@ def test_a_single_node_executable_exits_with_zero_on_ctrl_c(ros):
     assert "Traceback" not in text
 
 
+def test_a_second_ctrl_c_does_not_keep_a_node_from_saving_its_state(ros):
+    """Of an impatient person, or of systemd and `ros2 launch`, which both send one."""
+    process = ros.process(str(Path(__file__).with_name("slow_ending.py")))
+    eventually(lambda: ros.state("/echo") == ACTIVE)
+    process.send_signal(signal.SIGINT)
+    while "saving" not in process.stdout.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, text
+    assert "saved" in text
+    assert "Traceback" not in text
+
+
 @pytest.mark.parametrize("delay", [0.05, 0.3, 1.0])
 def test_ctrl_c_during_start_up_prints_no_traceback(ros, delay, tmp_path):
     """At any moment: while libraries are imported, nodes are made, a model is loaded."""
