@@ -157,8 +157,8 @@ class OpenWorldSession(KnowledgeOwner[Knowledge], FrameSession):
         if known is not None and not extend:
             raise RequestError(
                 "LABEL_EXISTS",
-                f"a class {known!r} is known already; the parameter extend_known lets it be "
-                "extended",
+                f"a class {known!r} is known already: `extend` in the request, or the parameter "
+                "extend_known, adds the views to it",
             )
         if (learning := find_label(label, self.jobs.labels())) is not None:
             raise RequestError("LABEL_EXISTS", f"{learning!r} is being learned already")

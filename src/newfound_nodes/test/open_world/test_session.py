@@ -189,7 +189,7 @@ def test_what_is_being_learned_cannot_be_dismissed_but_the_other_way_round(make_
 def test_a_known_class_is_given_further_views_only_if_that_was_allowed(make_session, show):
     session = make_session()
     (unknown_id,) = show(session, YELLOW, 8).unknown_ids
-    with pytest.raises(RequestError, match="extend_known") as refused:
+    with pytest.raises(RequestError, match="`extend` in the request") as refused:
         ask(session, "RED", unknown_id)
     assert refused.value.code == "LABEL_EXISTS"
     job = ask(session, "Red", unknown_id, extend=True)
