@@ -9,7 +9,6 @@ import numpy as np
 
 from newfound_core.models import load_model
 from newfound_core.onda import Onda, OndaConfig
-from newfound_core.predictive.measured import measure
 from tests import ROOT
 from tests.bench._timing import interleaved, median_ms
 
@@ -19,6 +18,7 @@ JUMP = "prediction and jump"
 def run(quick: bool) -> list[dict]:
     loaded = load_model(ROOT / "models" / "sim_workbench_adagraph")
     graph = loaded.model.domain_graph()
+    measure = loaded.model.measurer(loaded.metadata.preprocessing)
     onda = Onda(loaded.model, OndaConfig.thesis(1000), inline=False)
     image = np.random.default_rng(0).integers(0, 255, (128, 128, 3)).astype(np.uint8)
     known = {"camera": "kinect", **measure(image)}

@@ -13,7 +13,7 @@ from newfound_core.backbones import Backbone, build_backbone
 from newfound_core.classifier import Classifier
 from newfound_core.detection.region_network import RegionConfig, RegionNetwork
 from newfound_core.latent import LatentClassifier, LatentConfig
-from newfound_core.models import load_model, save_model
+from newfound_core.models import LoadedModel, load_model, save_model
 from newfound_core.onda.statistics import NormalizationLayers
 from newfound_core.open_world.heads import build_head
 from newfound_core.open_world.inputs import Inputs
@@ -32,9 +32,11 @@ from newfound_core.predictive import (
     Node,
     RegressionConfig,
     Schema,
+    StemAxes,
 )
 from newfound_core.predictive.measured import NAMES as MEASURED
-from newfound_core.predictive.measured import measured_fields
+from newfound_core.predictive.measured import average, measured_fields
+from newfound_core.predictive.stem_fields import StemMeasurer
 from newfound_core.preprocessing import Preprocessing, default_preprocessing
 from newfound_core.rejection import Rejection, RejectionConfig
 from newfound_core.segmentation.network import SegmentationConfig, SegmentationNetwork
@@ -43,6 +45,7 @@ from newfound_core.segmentation.samples import LabelledImage, compute_samples
 from newfound_core.segmentation.training import TrainingConfig, fit
 
 LABELS, DOMAINS = ("mug", "hammer", "banana"), ("townhouse", "loft")
+LIGHTS = {"day": -1.0, "night": -3.0}  # log luminance
 COLOURS = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (30, 60, 220)}
 
 
@@ -96,22 +99,24 @@ def save(
     return save_model(folder, model, labels, preprocessing, domains=domains)
 
 
-def tiny_adagraph(folder: Path) -> Path:
-    """A tiny source network with a graph of four domains: two lights, two cameras."""
+def tiny_adagraph(folder: Path, *, stem: bool = False) -> Path:
+    """A tiny source network with a graph of four domains: two lights, two cameras.
+
+    Measured are the numbers of measured.py, or with `stem` the stem statistics of grey noise.
+    """
     loaded = load_model(tiny(folder.with_name(f"{folder.name}_source")))
     rows = len(NormalizationLayers(loaded.model).row_layer)
     generator = torch.Generator().manual_seed(0)
+    assert isinstance(loaded.model, Classifier)
+    axes, measured = _tiny_stem(loaded) if stem else (None, _tiny_numbers())
     nodes = [
-        Node(
-            f"{light}_{camera}",
-            {"light": light, "camera": camera}
-            | dict.fromkeys(MEASURED, float(number))
-            | {"luminance": -3.0 if light == "night" else -1.0},
-            20,
+        Node(f"{light}_{camera}", {"light": light, "camera": camera} | seen, 20)
+        for (light, camera), seen in zip(
+            product(LIGHTS, ("kinect", "webcam")), measured, strict=True
         )
-        for number, (light, camera) in enumerate(product(("day", "night"), ("kinect", "webcam")))
     ]
-    schema = Schema((Field("light"), Field("camera"), *measured_fields()))
+    fields = measured_fields() if axes is None else axes.fields()
+    schema = Schema((Field("light"), Field("camera"), *fields))
     schema = schema.fitted([n.metadata for n in nodes])
     mean = 0.3 * torch.randn(len(nodes), rows, generator=generator)
     variance = 0.5 + torch.rand(len(nodes), rows, generator=generator)
@@ -120,12 +125,32 @@ def tiny_adagraph(folder: Path) -> Path:
         measured=RegressionConfig("kernel"),
         both=RegressionConfig("additive", ridge=0.3, measured_weight=0.5),
         prior_frames=10.0,
-        whitening=tuple(map(tuple, (5 * np.eye(len(MEASURED))).tolist())),
+        whitening=tuple(map(tuple, (5 * np.eye(len(fields))).tolist())),
     )
-    graph = DomainGraph(schema, nodes, mean, variance, config)
-    assert isinstance(loaded.model, Classifier)
+    graph = DomainGraph(schema, nodes, mean, variance, config, axes=axes)
     model = AdaGraphClassifier.around(loaded.model, graph)
     return save_model(folder, model, loaded.labels, loaded.metadata.preprocessing)
+
+
+def _tiny_numbers() -> list[dict[str, float]]:
+    return [
+        dict.fromkeys(MEASURED, float(n)) | {"luminance": LIGHTS[light]}
+        for n, (light, _) in enumerate(product(LIGHTS, range(2)))
+    ]
+
+
+def _tiny_stem(loaded: LoadedModel) -> tuple[StemAxes, list[dict[str, float]]]:
+    """Noise of the stream fixture by day, a tenth as bright by night; the webcam's is brighter."""
+    assert isinstance(loaded.model, Classifier)
+    measurer = StemMeasurer(loaded.model.backbone, loaded.metadata.preprocessing)
+    generator = np.random.default_rng(0)
+    noise = generator.integers(0, 256, (20, 48, 64, 3))
+    domains = [
+        measurer.statistics(list((noise * light + camera).clip(0, 255).astype(np.uint8)))
+        for light, camera in product((1.0, 0.1), (0, 10))
+    ]
+    axes = StemAxes.fitted(domains)
+    return axes, [average(axes.project(domain)) for domain in domains]
 
 
 def square(colour: tuple[int, int, int], seed: int = 0) -> np.ndarray:

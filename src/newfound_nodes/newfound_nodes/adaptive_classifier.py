@@ -16,7 +16,7 @@ from newfound_core.inference import Inference
 from newfound_core.models import LoadedModel
 from newfound_core.onda import OndaConfig, OndaStatus
 from newfound_core.onda.folding import logits_of
-from newfound_core.predictive import AdaGraphClassifier, DomainGraph
+from newfound_core.predictive import AdaGraphClassifier, DomainGraph, Measurer
 from newfound_msgs.msg import AdaptationStatus, Classification
 from newfound_nodes import tasks
 from newfound_nodes.adaptation import interface, prediction
@@ -110,11 +110,15 @@ class AdaptiveClassifier(ModelNode):
 
     def _begin(self) -> None:
         """Serve the checkpoint of the parameter."""
-        graph = self._domain_graph() if self.adapts() else None
+        graph, measurer = self._domain_graph() if self.adapts() else None, None
+        if graph is not None:  # with the source's statistics, before a saved state is restored
+            model = self.loaded.model
+            assert isinstance(model, AdaGraphClassifier)
+            measurer = model.measurer(self.loaded.metadata.preprocessing)
         task = self._with_adaptation("", self.loaded, self.inference)
         self._begin_with(task)
-        if graph is not None and task.adaptation is not None:
-            self._predict_domains(graph, task.adaptation)
+        if graph is not None and measurer is not None and task.adaptation is not None:
+            self._predict_domains(graph, measurer, task.adaptation)
         self.served()
 
     def _begin_with(self, task: ServedTask) -> None:
@@ -167,11 +171,11 @@ class AdaptiveClassifier(ModelNode):
             )
         return None
 
-    def _predict_domains(self, graph: DomainGraph, adaptation: Adaptation) -> None:
+    def _predict_domains(
+        self, graph: DomainGraph, measurer: Measurer, adaptation: Adaptation
+    ) -> None:
         """Start from predicted statistics, unless a saved state goes on."""
-        predictor = DomainPredictor(
-            graph, adaptation, self.loaded.metadata.preprocessing, self.get_logger().info
-        )
+        predictor = DomainPredictor(graph, adaptation, measurer, self.get_logger().info)
         predictor.change_threshold = self.param("change_threshold")
         restored = adaptation.report().reset_reason == RESTORED
         predictor.begin(prediction.written(self), predict=not restored)

@@ -10,15 +10,18 @@ from newfound_core.predictive.graph import DomainGraph, GraphConfig, Node, Predi
 from newfound_core.predictive.metadata import Field, Metadata, Schema
 from newfound_core.predictive.model import AdaGraphClassifier
 from newfound_core.predictive.regression import RegressionConfig
+from newfound_core.predictive.stem_fields import Measurer, StemAxes
 
 __all__ = [
     "AdaGraphClassifier",
     "DomainGraph",
     "Field",
     "GraphConfig",
+    "Measurer",
     "Metadata",
     "Node",
     "Prediction",
     "RegressionConfig",
     "Schema",
+    "StemAxes",
 ]

@@ -22,7 +22,7 @@ FRAMES = 5  # images behind the measured fields of a domain left out
 DRAWS = 3
 STEADY = 0.1  # of a field's range: usual changes where it was the same in all images of a domain
 _KERNELS = tuple(RegressionConfig("kernel", sigma) for sigma in (0.03, 0.1, 0.3))
-_RIDGES = (0.03, 0.1, 0.3, 1.0)
+_RIDGES = (0.01, 0.03, 0.1, 0.3, 1.0)
 _GAUSSIANS = tuple(
     RegressionConfig("gaussian", sigma, ridge)
     for sigma in (0.5, 1.0, 2.0, 4.0)
@@ -31,7 +31,7 @@ _GAUSSIANS = tuple(
 CANDIDATES: dict[Known, tuple[RegressionConfig, ...]] = {
     "described": (
         *_KERNELS,
-        *(RegressionConfig("additive", ridge=ridge) for ridge in (0.0, *_RIDGES)),
+        *(RegressionConfig("additive", ridge=ridge) for ridge in (0.0, *_RIDGES[1:])),
         *_GAUSSIANS,
     ),
     "measured": (
@@ -41,7 +41,7 @@ CANDIDATES: dict[Known, tuple[RegressionConfig, ...]] = {
     ),
     "both": tuple(
         replace(one, measured_weight=weight)
-        for weight in (0.0, 0.3, 0.5, 1.0)
+        for weight in (0.0, 0.3, 0.5, 1.0, 2.0)
         for one in (
             RegressionConfig("kernel"),
             *(RegressionConfig("additive", ridge=ridge) for ridge in _RIDGES),

@@ -30,6 +30,7 @@ from newfound_core.errors import ConfigError, DataError
 from newfound_core.onda.statistics import Statistics
 from newfound_core.predictive.metadata import Encoded, Metadata, Schema, Value
 from newfound_core.predictive.regression import RegressionConfig, edge_weights, weights
+from newfound_core.predictive.stem_fields import StemAxes
 
 SMALLEST_VARIANCE = 1e-8  # before the logarithm
 # What is known of a domain: fields that somebody wrote down, that were measured, or both.
@@ -103,8 +104,12 @@ class DomainGraph:
         *,
         scale: Tensor | None = None,
         bias: Tensor | None = None,
+        axes: StemAxes | None = None,
     ) -> None:
-        """`mean` and `variance` are [nodes, rows], as are `scale` and `bias` if there are any."""
+        """`mean` and `variance` are [nodes, rows], as are `scale` and `bias` if there are any.
+
+        `axes` are those of stem fields, if the schema has them.
+        """
         if len(nodes) < 2:
             raise ConfigError(
                 f"a graph needs at least two domains, got {len(nodes)}: with the source alone "
@@ -113,9 +118,11 @@ class DomainGraph:
         shapes = [list(t.shape) for t in (mean, variance, scale, bias) if t is not None]
         if len({tuple(s) for s in shapes}) > 1 or len(mean) != len(nodes):
             raise DataError(f"{len(nodes)} domains have statistics of shapes {shapes}")
+        if axes is not None and not set(axes.names) <= set(schema.names):
+            raise DataError(f"the schema lacks some of the fields {', '.join(axes.names)}")
         self.schema, self.nodes = schema, tuple(nodes)
         self.mean, self.variance = mean, variance
-        self.scale, self.bias = scale, bias
+        self.scale, self.bias, self.axes = scale, bias, axes
         self.config = config or GraphConfig()
         self._encoded = np.stack([schema.encode(node.metadata).columns for node in nodes])
         if not np.isfinite(self._encoded).all():
@@ -267,7 +274,7 @@ class DomainGraph:
         schema = self.schema.fitted([node.metadata for node in nodes])
         rows = torch.as_tensor(indices)
         kept = {name: t[rows] for name, t in self.tensors().items()}
-        return DomainGraph(schema, nodes, config=self.config, **kept)
+        return DomainGraph(schema, nodes, config=self.config, axes=self.axes, **kept)
 
     def with_config(self, config: GraphConfig) -> "DomainGraph":
         """The same domains with another regression."""
@@ -278,7 +285,7 @@ class DomainGraph:
     def with_tensors(self, **tensors: Tensor) -> "DomainGraph":
         """The same domains with other statistics, or with a scale and a bias."""
         tensors = self.tensors() | tensors
-        return DomainGraph(self.schema, self.nodes, config=self.config, **tensors)
+        return DomainGraph(self.schema, self.nodes, config=self.config, axes=self.axes, **tensors)
 
     def tensors(self) -> dict[str, Tensor]:
         """Mean, variance and, if there are any, scale and bias, [nodes, rows] each."""
@@ -292,6 +299,7 @@ class DomainGraph:
             "nodes": [asdict(node) for node in self.nodes],
             "config": asdict(self.config),
             "affine": self.scale is not None,
+            "stem_fields": 0 if self.axes is None else len(self.axes.names),
         }
 
 

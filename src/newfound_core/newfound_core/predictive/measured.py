@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fields that are read off an image, so that a domain is known with nothing written down.
 
+They are those of `train-predictive --measured image`; stem fields (stem_fields.py) tell more.
 All are measured on the image at the network's size, so that the resolution of a camera does not
 matter. "border" is the outer eighth of the image on each side, which shows the background. What a
 camera reports of an image, as its exposure, can be a measured field beside these; see `Field`.

@@ -10,6 +10,7 @@ fields have distances between 0 and 1 among the known domains, times the weight 
     ordered     place in the list / (length - 1)       0 to 1
     number      (value - low) / (high - low)           0 to 1, beyond it outside
     cyclic      (cos, sin) / 2 of 2 pi value / period  0 to 1
+    coordinate  value                                  as it is: stem_fields.py sets the unit
 """
 
 import difflib
@@ -22,7 +23,7 @@ import numpy as np
 
 from newfound_core.errors import ConfigError, DataError
 
-Kind = Literal["category", "ordered", "number", "cyclic"]
+Kind = Literal["category", "ordered", "number", "cyclic", "coordinate"]
 KINDS: tuple[str, ...] = get_args(Kind)
 Value = str | float
 Metadata = Mapping[str, Value]  # by field; what is not known is left out
@@ -40,7 +41,7 @@ class Field:
     high: float = 1.0
     period: float = 1.0  # of a cyclic field
     weight: float = 1.0
-    measured: bool = False  # of each image: read off it (measured.py), or reported by the camera
+    measured: bool = False  # of each image: read off it, or reported by the camera
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(map(str, self.values)))
@@ -51,7 +52,8 @@ class Field:
             "low must not be above high": self.low <= self.high,
             "values must be different": len(set(self.values)) == len(self.values),
             "an ordered field lists its values": self.kind != "ordered" or bool(self.values),
-            "a measured field is a number": not self.measured or self.kind == "number",
+            "a measured field is a number": not self.measured
+            or self.kind in ("number", "coordinate"),
         }
         broken = [rule for rule, holds in checks.items() if not holds]
         if broken:
@@ -74,6 +76,8 @@ class Field:
         if self.kind == "cyclic":
             angle = 2 * math.pi * number / self.period
             return np.array([math.cos(angle), math.sin(angle)]) * self.weight / 2
+        if self.kind == "coordinate":
+            return np.array([self.weight * min(max(number, -FARTHEST), FARTHEST)])
         place = (number - self.low) / (self.high - self.low or 1.0)
         return np.array([self.weight * min(max(place, -FARTHEST), FARTHEST)])
 

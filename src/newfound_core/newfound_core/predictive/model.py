@@ -13,6 +13,8 @@ from newfound_core.errors import CheckpointError
 from newfound_core.onda.statistics import NormalizationLayers
 from newfound_core.predictive.graph import DomainGraph, GraphConfig, Node
 from newfound_core.predictive.metadata import Schema
+from newfound_core.predictive.stem_fields import Measurer, StemAxes
+from newfound_core.preprocessing import Preprocessing
 
 
 class _NodeStatistics(nn.Module):
@@ -23,6 +25,15 @@ class _NodeStatistics(nn.Module):
         for name in ("mean", "variance", *(("scale", "bias") if affine else ())):
             one = name in ("variance", "scale")
             self.register_buffer(name, torch.full((nodes, rows), float(one)))
+
+
+class _StemAxes(nn.Module):
+    """The tensors of `StemAxes`."""
+
+    def __init__(self, fields: int, statistics: int) -> None:
+        super().__init__()
+        self.register_buffer("centre", torch.zeros(statistics))
+        self.register_buffer("directions", torch.zeros(fields, statistics))
 
 
 class AdaGraphClassifier(Classifier):
@@ -49,6 +60,9 @@ class AdaGraphClassifier(Classifier):
         rows = len(NormalizationLayers(self).row_layer)
         affine = bool(domain_graph.get("affine", False))
         self.graph = _NodeStatistics(len(self._nodes), rows, affine=affine)
+        # Checkpoints of before there were any do not say how many.
+        fields, statistics = int(domain_graph.get("stem_fields", 0)), 2 * backbone.early_channels
+        self.stem_axes = _StemAxes(fields, statistics) if fields else None
 
     @classmethod
     def around(cls, source: Classifier, graph: DomainGraph) -> "AdaGraphClassifier":
@@ -68,6 +82,9 @@ class AdaGraphClassifier(Classifier):
         made.rejection = source.rejection
         for name, values in graph.tensors().items():
             made.graph.get_buffer(name).copy_(values)
+        if made.stem_axes is not None:
+            for name, values in vars(graph.axes).items():
+                made.stem_axes.get_buffer(name).copy_(values)
         made.fingerprint = _fingerprint(made)
         return made.eval()
 
@@ -78,7 +95,14 @@ class AdaGraphClassifier(Classifier):
     def domain_graph(self) -> DomainGraph:
         """The graph."""
         tensors = dict(self.graph.named_buffers())
-        return DomainGraph(self._schema, self._nodes, config=self._config, **tensors)
+        axes = None
+        if self.stem_axes is not None:
+            axes = StemAxes(**{n: t.cpu() for n, t in self.stem_axes.named_buffers()})
+        return DomainGraph(self._schema, self._nodes, config=self._config, axes=axes, **tensors)
+
+    def measurer(self, preprocessing: Preprocessing) -> Measurer:
+        """What measures the graph's fields; ask for it before ONDA moves the statistics."""
+        return Measurer(self.backbone, preprocessing, self.domain_graph().axes)
 
     def check_graph(self) -> None:
         """A CheckpointError if the graph is not of this network, as it was loaded."""

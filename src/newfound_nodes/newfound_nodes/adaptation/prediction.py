@@ -22,11 +22,9 @@ from rclpy.node import Node
 
 from newfound_core.errors import DataError, NewfoundError
 from newfound_core.onda.statistics import Statistics
-from newfound_core.predictive import DomainGraph, Prediction
+from newfound_core.predictive import DomainGraph, Measurer, Prediction
 from newfound_core.predictive.choice import change, change_of_all
-from newfound_core.predictive.measured import NAMES as IMAGE_FIELDS
-from newfound_core.predictive.measured import average, measure
-from newfound_core.preprocessing import Preprocessing
+from newfound_core.predictive.measured import average
 from newfound_msgs.msg import DomainMetadata
 from newfound_nodes.adaptation.updates import Adaptation
 from newfound_runtime.parameters import Parameter
@@ -72,12 +70,12 @@ class DomainPredictor:
         self,
         graph: DomainGraph,
         adaptation: Adaptation,
-        preprocessing: Preprocessing,
+        measurer: Measurer,
         tell: Callable[[str], None],
     ) -> None:
         """`tell` gets a sentence about each prediction."""
         self._graph, self._adaptation = graph, adaptation
-        self._preprocessing, self._tell = preprocessing, tell
+        self._measurer, self._tell = measurer, tell
         self._lock = threading.Lock()
         self._written: dict[str, Any] = {}
         self._reported: dict[str, float] = {}  # by the camera, of the frames to come
@@ -124,7 +122,7 @@ class DomainPredictor:
         """Take out what the camera says of its frames: it changes all the time."""
         rest = dict(values)
         for field in self._graph.schema.measured:
-            if field.name not in IMAGE_FIELDS and field.name in rest:
+            if field.name not in self._measurer.names and field.name in rest:
                 value = rest.pop(field.name)
                 with self._lock:
                     self._reported.pop(field.name, None)
@@ -137,7 +135,7 @@ class DomainPredictor:
         with self._lock:
             if self._adaptation.onda.status().frozen or not self._measures():
                 return
-            found = measure(self._preprocessing.resized(image)) | self._reported
+            found = self._measurer(image) | self._reported
             self._recent.append(found)
             self._frames += 1
             if len(self._measured) >= REFINED and self._changed():

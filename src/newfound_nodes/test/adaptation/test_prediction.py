@@ -20,6 +20,7 @@ from newfound_core.predictive import (
     RegressionConfig,
     Schema,
 )
+from newfound_core.predictive.measured import average
 from newfound_core.testing import tiny_adagraph
 from newfound_msgs.msg import AdaptationStatus, Classification, DomainMetadata
 from newfound_nodes.adaptive_classifier import AdaptiveClassifier
@@ -31,10 +32,10 @@ NODE = "/adaptive_classifier"
 
 @pytest.fixture
 def running(ros, stream, tmp_path):
-    def start(**parameters):
+    def start(*, stem=False, **parameters):
         camera = stream()
         answers = ros.collect(Classification, f"{NODE}/classification")
-        folder = tiny_adagraph(tmp_path / "adagraph")
+        folder = tiny_adagraph(tmp_path / "adagraph", stem=stem)
         chosen = {"checkpoint": str(folder), "state_dir": str(tmp_path / "state")}
         # Noise is no domain of the graph: no jump unless a test asks for it.
         chosen |= {"frames_per_update": 8, "change_threshold": 1e6}
@@ -148,6 +149,26 @@ def test_a_sudden_change_of_light_predicts_anew_and_a_steady_stream_does_not(run
     assert dark.shares["night_kinect"] + dark.shares["night_webcam"] > (
         bright.shares["night_kinect"] + bright.shares["night_webcam"]
     )
+
+
+@pytest.mark.parametrize("backend", ["torch", "onnx"])
+def test_stem_fields_tell_the_light_with_nothing_written_down(running, picture, backend):
+    more = {"estimator": "streaming", "balanced": False} if backend == "onnx" else {}
+    node, camera, _ = running(
+        stem=True, backend=backend, change_threshold=1.5, frames_per_update=4, **more
+    )
+    camera.send(node, 8)
+    eventually(node.settled)
+    bright, when = node._adaptation.prediction, node._adaptation.report().last_reset
+    assert next(iter(bright.shares)).startswith("day")
+    loaded = load_model(node.param("checkpoint"))
+    measure = loaded.model.measurer(loaded.metadata.preprocessing)
+    first = [np.array(picture(n).data, np.uint8).reshape(48, 64, 3) for n in range(1, 6)]
+    expected = graph_of(node).predict(average([measure(image) for image in first]))
+    np.testing.assert_allclose(bright.weights, expected.weights, atol=1e-5)
+    camera.send(node, 2, brightness=0.1)
+    assert node._adaptation.report().last_reset > when
+    assert next(iter(node._adaptation.prediction.shares)).startswith("night")
 
 
 def test_a_light_that_comes_back_goes_on_where_it_was_left(running):

@@ -18,7 +18,7 @@ from newfound_core.errors import ConfigError
 from newfound_core.models import LoadedModel, load_model
 from newfound_core.onda import OndaConfig
 from newfound_core.onda.statistics import NormalizationLayers
-from newfound_core.predictive.choice import Measurements, choose_config
+from newfound_core.predictive.choice import Measurements, choose_config, with_changes
 from newfound_core.predictive.graph import DomainGraph, GraphConfig
 from newfound_core.storage import read_json, write_bytes, write_json
 from newfound_training.data import load_pixels, open_images
@@ -26,6 +26,7 @@ from newfound_training.predictive.affine import AffineTraining
 from newfound_training.predictive.nodes import (
     DomainImages,
     PixelsOf,
+    assemble,
     build_graph,
     clusters_of,
     config_values,
@@ -49,8 +50,9 @@ class Evaluation:
             options.checkpoint, ("source", "adagraph"), run.device
         )
         schema, domains, self.corrupt = domains_of(options, self.loaded, run)
-        built = build_graph(self.loaded, schema, domains, run.seed)
-        self.graph, self.domains, self.measured = built.graph, built.domains, built.measured
+        built = build_graph(self.loaded, schema, domains, run.seed, measured_by=options.measured)
+        self.schema, self.graph, self.parts = schema, built.graph, built.parts
+        self.domains = built.domains
         self.names = [node.name for node in self.graph.nodes]
         if merged := built.facts["merged"]:
             raise ConfigError(
@@ -91,14 +93,18 @@ class Evaluation:
 
     def graph_for(self, target: str, kept: list[str]) -> DomainGraph:
         """The graph of the domains kept, its regression chosen without the target."""
-        indices = [self.names.index(name) for name in kept]
-        graph, measured = self.graph.of(indices), [self.measured[i] for i in indices]
+        graph, measured = self._of(kept)
         path = self._path(f"graphs/{target}", {"kept": kept})
         if not path.exists():
             config, _ = choose_config(graph, self._layers, measured, self.run.seed)
-            chosen = self._with_prior(graph.with_config(config), self._domains_of(kept), measured)
+            chosen = with_changes(graph.with_config(config), measured)
+            chosen = self._with_prior(chosen, self._domains_of(kept), measured)
             write_json(path, asdict(chosen.config))
         return graph.with_config(GraphConfig.from_values(read_json(path)))
+
+    def _of(self, kept: list[str]) -> tuple[DomainGraph, list[Measurements]]:
+        """The graph of some domains, whose stem fields know of no other."""
+        return assemble(self.schema, [self.parts[self.names.index(name)] for name in kept])
 
     def _with_prior(
         self, graph: DomainGraph, domains: list[DomainImages], measured: list[Measurements]
@@ -133,15 +139,16 @@ class Evaluation:
         path = path.with_suffix(".safetensors")
         training = AffineTraining(self.loaded, graph, self._domains_of(kept), how)
         made = training.run(self.run.seed, path)
-        measured = [self.measured[self.names.index(name)] for name in kept]
-        config, _ = choose_config(made, self._layers, measured, self.run.seed)
+        config, _ = choose_config(made, self._layers, self._of(kept)[1], self.run.seed)
         return made.with_config(replace(config, prior_frames=graph.config.prior_frames))
 
     def clustered(self, target: str) -> DomainGraph:
         """Nodes are clusters of the images of all domains but the target; nothing is described."""
         frames = [image for d in self.domains if d.name != target for image in d.images]
         found = clusters_of(self.loaded, frames, self.options.clusters, self.run.seed)
-        built = build_graph(self.loaded, None, found, self.run.seed)
+        built = build_graph(
+            self.loaded, None, found, self.run.seed, measured_by=self.options.measured
+        )
         return self._with_prior(built.graph, built.domains, built.measured)
 
     def _domains_of(self, names: list[str]) -> list[DomainImages]:

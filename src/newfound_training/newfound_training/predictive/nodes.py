@@ -17,8 +17,9 @@ from newfound_core.models import LoadedModel
 from newfound_core.onda.statistics import NormalizationLayers, Statistics
 from newfound_core.predictive.choice import Measurements, choose_config, with_changes
 from newfound_core.predictive.graph import DomainGraph, GraphConfig, Node
-from newfound_core.predictive.measured import average, measure, measured_fields
+from newfound_core.predictive.measured import NAMES, average, measure, measured_fields
 from newfound_core.predictive.metadata import Field, Schema, Value
+from newfound_core.predictive.stem_fields import PREFIX, StemAxes, StemMeasurer
 from newfound_core.stem_clusters import cluster_images
 from newfound_training.data import Pixels
 from newfound_training.online.replay import re_estimate
@@ -38,10 +39,6 @@ class DomainImages:
     metadata: dict[str, Value]
     images: Sequence[np.ndarray]
     labels: np.ndarray | None = None  # of the source, where scale and bias are trained
-
-    def measurements(self) -> Measurements:
-        """The measured fields of each image."""
-        return [measure(image) for image in self.images]
 
     def frames(self, loaded: LoadedModel, indices: np.ndarray) -> Tensor:
         """Prepared images."""
@@ -111,7 +108,7 @@ def read_metadata(path: Path) -> tuple[Schema, Described]:
         for name, given in content["fields"].items()
     ]
     schema = Schema.from_values(listed)
-    if taken := sorted({f.name for f in measured_fields()} & set(schema.names)):
+    if taken := sorted(n for n in schema.names if n in NAMES or n.startswith(PREFIX)):
         raise ConfigError(f"{path}: {', '.join(taken)} is measured on images; choose another name")
     return schema, {
         str(name): _description(schema, values, f"{path}, domain {name}")
@@ -152,13 +149,71 @@ def statistics_of(loaded: LoadedModel, domain: DomainImages, seed: int) -> Stati
     )
 
 
+@dataclass(frozen=True)
+class MeasuredDomain:
+    """A domain, its statistics, and what was measured on each image."""
+
+    domain: DomainImages
+    statistics: Statistics
+    stem: Tensor | None  # [N, 2 C] of each image, for stem fields
+    numbers: Measurements  # of each image, otherwise
+
+
+def measure_domain(
+    loaded: LoadedModel, domain: DomainImages, measured: str, seed: int
+) -> MeasuredDomain:
+    """Estimate a domain's statistics, and measure its images."""
+    statistics = statistics_of(loaded, domain, seed)
+    _log.info("%s: %d images", domain.name, len(domain.images))
+    if measured == "image":
+        return MeasuredDomain(
+            domain, statistics, None, [measure(image) for image in domain.images]
+        )
+    backbone = loaded.model.backbone
+    assert isinstance(backbone, Backbone)
+    measurer = StemMeasurer(backbone, loaded.metadata.preprocessing)
+    indices = np.array_split(np.arange(len(domain.images)), -(-len(domain.images) // BATCH))
+    stem = [measurer.statistics([domain.images[i] for i in part]) for part in indices]
+    return MeasuredDomain(domain, statistics, torch.cat(stem), [])
+
+
+def assemble(
+    schema: Schema | None, parts: Sequence[MeasuredDomain]
+) -> tuple[DomainGraph, list[Measurements]]:
+    """The graph of these domains alone, and the measured fields of each one's images."""
+    described = () if schema is None else schema.fields
+    stems = [of.stem for of in parts if of.stem is not None]
+    axes = StemAxes.fitted(stems) if stems else None
+    nodes, measured = [], []
+    for of in parts:
+        written, images = of.domain.metadata, of.numbers
+        if axes is not None and of.stem is not None:
+            images = axes.project(of.stem)
+        camera = {f.name: f.number(written[f.name]) for f in described if f.measured}
+        measured.append([image | camera for image in images])
+        metadata = {**written, **average(measured[-1])}
+        nodes.append(Node(of.domain.name, metadata, len(of.domain.images)))
+    whole = Schema((*described, *(measured_fields() if axes is None else axes.fields())))
+    whole = whole.fitted([node.metadata for node in nodes])
+    mean, variance = (
+        torch.stack([getattr(of.statistics, name) for of in parts])
+        for name in ("mean", "variance")
+    )
+    return DomainGraph(whole, nodes, mean, variance, axes=axes), measured
+
+
 class Built(NamedTuple):
     """A graph, what its nodes were made of, and what was found on the way."""
 
     graph: DomainGraph
-    domains: list[DomainImages]  # of each node
+    parts: list[MeasuredDomain]  # of each node
     measured: list[Measurements]  # of each node's images
     facts: dict[str, Any]
+
+    @property
+    def domains(self) -> list[DomainImages]:
+        """Those of each node."""
+        return [of.domain for of in self.parts]
 
 
 def build_graph(
@@ -166,6 +221,8 @@ def build_graph(
     schema: Schema | None,
     domains: Sequence[DomainImages],
     seed: int,
+    *,
+    measured_by: str = "stem",
     train: Callable[[DomainGraph, list[DomainImages]], DomainGraph] = lambda graph, _: graph,
 ) -> Built:
     """The graph of the domains, its regression chosen by leaving one out at a time.
@@ -173,23 +230,13 @@ def build_graph(
     `train` may give the nodes a scale and a bias before that.
     """
     kept, facts = usable_domains(schema, domains)
-    described = () if schema is None else schema.fields
-    whole = Schema((*described, *measured_fields()))
-    nodes, parts, measured = [], [], []
-    for domain in kept:
-        camera = {f.name: f.number(domain.metadata[f.name]) for f in described if f.measured}
-        measured.append([measurement | camera for measurement in domain.measurements()])
-        metadata = {**domain.metadata, **average(measured[-1])}
-        nodes.append(Node(domain.name, metadata, len(domain.images)))
-        parts.append(statistics_of(loaded, domain, seed))
-        _log.info("%s: %d images", domain.name, len(domain.images))
-    whole = whole.fitted([node.metadata for node in nodes])
-    mean, variance = (torch.stack([getattr(p, n) for p in parts]) for n in ("mean", "variance"))
-    graph = train(DomainGraph(whole, nodes, mean, variance), kept)
+    parts = [measure_domain(loaded, domain, measured_by, seed) for domain in kept]
+    graph, measured = assemble(schema, parts)
+    graph = train(graph, kept)
     layers = NormalizationLayers(loaded.model, getattr(loaded.model, "adaptive_layers", "all"))
     config, scores = choose_config(graph, layers, measured, seed)
     graph = with_changes(graph.with_config(config), measured)
-    return Built(graph, kept, measured, {**facts, "scores": scores})
+    return Built(graph, parts, measured, {**facts, "scores": scores})
 
 
 def usable_domains(

@@ -26,6 +26,9 @@ class PredictiveOptions(RunOptions):
     image_topic: str = option("", "of bags with several cameras")
     clusters: int = option(6, "domains that footage is sorted into")
     footage_frames: int = option(2000, "images of the footage that are used, evenly spaced")
+    measured: str = option(
+        "stem", "fields that are measured: `stem`, statistics behind it, or `image`, nine numbers"
+    )
     frames_per_update: int = option(10, "of ONDA, which goes on from a prediction")
     affine: str = option(
         "source", "scale and bias: of the source, of each node, or shared along the graph"
@@ -48,6 +51,8 @@ class PredictiveOptions(RunOptions):
             )
         if self.footage_frames < 1:
             raise ConfigError("footage_frames must be at least 1")
+        if self.measured not in ("stem", "image"):
+            raise ConfigError(f"measured must be stem or image, got {self.measured!r}")
         if self.affine not in ("source", "node", "graph"):
             raise ConfigError(f"affine must be source, node or graph, got {self.affine!r}")
         if self.affine != "source" and (self.footage or not self.source_domain):

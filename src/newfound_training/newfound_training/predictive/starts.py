@@ -9,14 +9,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from newfound_core.backbones import Backbone
 from newfound_core.models import LoadedModel
 from newfound_core.onda import Onda, OndaConfig
 from newfound_core.onda.statistics import Statistics
 from newfound_core.onda.watch import confidence
 from newfound_core.predictive.graph import DomainGraph
-from newfound_core.predictive.measured import average, measure
+from newfound_core.predictive.measured import average
 from newfound_core.predictive.metadata import Metadata
 from newfound_core.predictive.regression import RegressionConfig
+from newfound_core.predictive.stem_fields import Measurer
 from newfound_training.predictive.nodes import DomainImages
 
 REFINED = 5  # frames whose measured fields are averaged
@@ -74,7 +76,9 @@ def recognise(
     loaded: LoadedModel, domain: DomainImages, order: np.ndarray, start: Start, config: OndaConfig
 ) -> np.ndarray:
     """The class of each frame, in this order, while ONDA follows from the start."""
-    model = loaded.model
+    model, backbone = loaded.model, loaded.model.backbone
+    assert isinstance(backbone, Backbone)
+    measure = Measurer(backbone, loaded.metadata.preprocessing, start.graph.axes)
     onda = Onda(model, config)
     predicted, done = [], 0
     try:

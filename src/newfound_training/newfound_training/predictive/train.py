@@ -52,12 +52,15 @@ def run_train_predictive(options: PredictiveOptions, run: Run) -> dict[str, Any]
         how = options.affine_options()
         return AffineTraining(loaded, graph, kept, how).run(run.seed, state)
 
-    graph, kept, measured, facts = build_graph(loaded, schema, domains, run.seed, train)
+    built = build_graph(
+        loaded, schema, domains, run.seed, measured_by=options.measured, train=train
+    )
+    graph, facts = built.graph, built.facts
     prior, priors = choose_prior(
         loaded,
         graph,
-        kept,
-        measured,
+        built.domains,
+        built.measured,
         frames_per_update=options.frames_per_update,
         seed=run.seed,
     )

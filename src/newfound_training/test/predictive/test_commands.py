@@ -12,6 +12,7 @@ from newfound_core.models import load_model
 from newfound_core.onda.statistics import NormalizationLayers
 from newfound_core.predictive import AdaGraphClassifier
 from newfound_core.predictive.choice import change
+from newfound_core.predictive.measured import NAMES, average
 from newfound_core.testing import tiny
 from newfound_training.commands import main
 
@@ -196,7 +197,10 @@ def test_what_cannot_be_a_graph_is_refused(bench, model, tmp_path, capsys, argum
     assert message in capsys.readouterr().err
 
 
-def test_unlabelled_footage_becomes_nodes_known_by_what_they_look_like(bench, model, tmp_path):
+@pytest.mark.parametrize(("measured", "fields"), [("stem", ("stem_1",)), ("image", NAMES)])
+def test_unlabelled_footage_becomes_nodes_known_by_what_they_look_like(
+    bench, model, tmp_path, measured, fields
+):
     footage = tmp_path / "footage"
     for light in ("day", "night"):
         for path in (bench / f"{light}_kinect").rglob("*.png"):
@@ -205,15 +209,24 @@ def test_unlabelled_footage_becomes_nodes_known_by_what_they_look_like(bench, mo
             shutil.copy(path, target)
     (footage / "broken.png").write_bytes(b"no image")
     out = tmp_path / "out"
-    assert train(model, out, "--footage", str(footage), "--clusters", "2") == 0
+    arguments = ["--footage", str(footage), "--clusters", "2", "--measured", measured]
+    assert train(model, out, *arguments) == 0
     result = result_of(out)
     assert result["nodes"] == {"cluster_0": 18, "cluster_1": 18}
     assert result["corrupt_images"] == ["1 frames of the footage"]
-    graph = load_model(out / "checkpoint").model.domain_graph()
-    assert not graph.schema.described
-    lights = sorted(node.metadata["luminance"] for node in graph.nodes)
-    found = graph.predict({"luminance": lights[0]})
-    assert sum(found.shares.values()) == pytest.approx(1)
+    loaded = load_model(out / "checkpoint")
+    graph, measure = (
+        loaded.model.domain_graph(),
+        loaded.model.measurer(loaded.metadata.preprocessing),
+    )
+    assert graph.schema.names == fields
+    lights = {}
+    for light in ("day", "night"):
+        frames = [np.array(Image.open(p)) for p in (bench / f"{light}_kinect").rglob("*.png")]
+        lights[light] = graph.predict(average([measure(frame) for frame in frames]))
+    # A node's own measured fields are the mean of its images': it is where it was measured.
+    assert [found.distance for found in lights.values()] == pytest.approx([0, 0], abs=1e-4)
+    assert len({next(iter(found.shares)) for found in lights.values()}) == 2
 
 
 @pytest.mark.parametrize(
