@@ -55,17 +55,17 @@ MAX_FAILED_STARTS = 5  # in a row, after which the launch gives up
 SIGTERM_TIMEOUT = "30"  # s after Ctrl-C: adapted statistics may have to be saved
 
 CLASSIFIER, PLACES, DETECTOR, SEGMENTER = ((kind,) for kind in IMAGE_NODES)
-DEPTH_NODES = (*DETECTOR, "object_memory")
+IMAGE_READERS, DEPTH_NODES = (*IMAGE_NODES, "object_memory"), (*DETECTOR, "object_memory")
 WEB, CAMERA, CONSOLE = ("web_query",), ("sim_camera",), ("console",)
 BOOLEAN = ("true", "false", "True", "False")
 # Arguments that set parameters: the nodes, the parameter, what it is.
 SETTINGS = {
     "image_topic": (
-        (*IMAGE_NODES, "object_memory"),
+        IMAGE_READERS,
         "image_topic",
         "Topic of the images, in the camera's namespace",
     ),
-    "image_transport": (IMAGE_NODES, "image_transport", "raw or compressed"),
+    "image_transport": (IMAGE_READERS, "image_transport", "raw or compressed"),
     "device": (IMAGE_NODES, "device", "cpu, cuda or cuda:1"),
     "checkpoint": (IMAGE_NODES, "checkpoint", "Model, where `nodes` names one node that has one"),
     "classifier_checkpoint": (CLASSIFIER, "checkpoint", "Model of the adaptive classifier"),
@@ -80,11 +80,7 @@ SETTINGS = {
     "proposer_checkpoint": (DETECTOR, "proposer_checkpoint", "Model for regions and fused"),
     "depth_topic": (DEPTH_NODES, "depth_topic", "Depth images, in the camera's namespace"),
     "camera_info_topic": (DEPTH_NODES, "camera_info_topic", "Calibration of the depth images"),
-    "target_frame": (
-        (*DETECTOR, "object_memory"),
-        "target_frame",
-        "Frame of tf2 for positions, such as map",
-    ),
+    "target_frame": (DEPTH_NODES, "target_frame", "Frame of tf2 for positions, such as map"),
     "object_database": (("object_memory",), "database", "SQLite file of the object memory"),
     "knowledge_base": (
         DETECTOR,
@@ -316,10 +312,17 @@ def _supervisor(respawn: bool) -> Callable[[ProcessExited, LaunchContext], None]
 def _chosen(kind: str, given: dict[str, str]) -> dict[str, object]:
     """What the arguments that were given say about a node of this kind."""
     return {
-        parameter: TYPES.get(argument, str)(given[argument])
+        parameter: _typed(argument, given[argument])
         for argument, (kinds, parameter, _) in SETTINGS.items()
         if kind in kinds and given[argument]
     }
+
+
+def _typed(argument: str, text: str) -> object:
+    try:
+        return TYPES.get(argument, str)(text)
+    except ValueError:
+        raise ValueError(f"{argument}:={text} is not a number") from None
 
 
 def _names(text: str) -> list[str]:

@@ -198,6 +198,7 @@ def test_two_cameras_share_knowledge_beside_object_memory_and_console(
         "target_frame:=map",
         "image_topic:=color/image",
         "depth_topic:=color/depth",
+        "image_transport:=compressed",
         f"detector_checkpoint:={shipped}",
         f"knowledge_base:={tmp_path / 'base'}",
         f"object_database:={tmp_path / 'objects.db'}",
@@ -215,10 +216,12 @@ def test_two_cameras_share_knowledge_beside_object_memory_and_console(
             True,
             True,
         ]
-    request = GetParameters.Request(names=["target_frame", "image_topic", "depth_topic"])
+    names = ["target_frame", "image_topic", "image_transport", "depth_topic"]
+    request = GetParameters.Request(names=names)
     for name in (front, rear, "/object_memory"):
         found = ros.call(GetParameters, f"{name}/get_parameters", request).values
-        assert [v.string_value for v in found] == ["map", "color/image", "color/depth"], name
+        told = [value.string_value for value in found]
+        assert told == ["map", "color/image", "compressed", "color/depth"], name
     listed = ros.call(ListClasses, f"{rear}/list_classes", ListClasses.Request())
     assert sorted(c.label for c in listed.knowledge.classes) == sorted(COLOURS)
     assert end().count("process has finished cleanly") == (2 if composed == "true" else 4)
@@ -326,6 +329,7 @@ def test_a_process_that_keeps_dying_fails_the_launch(launch, tmp_path):
     [
         (["params_file:=no_such_file.yaml"], "params_file: there is no file"),
         (["nodes:=teapot"], "no node teapot"),
+        (["simulation:=true", "rate:=fast"], "rate:=fast is not a number"),
         (["checkpoint:=model"], "use classifier_checkpoint"),
     ],
 )

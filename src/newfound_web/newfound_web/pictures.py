@@ -48,6 +48,8 @@ def open_picture(data: bytes, limits: PictureLimits) -> Picture:
     """Decode a JPEG, PNG or WebP within the limits; anything else is a PictureError."""
     if len(data) > limits.max_bytes:
         raise PictureError(f"{len(data)} bytes, {limits.max_bytes} are allowed")
+    if not data:
+        raise PictureError("not a whole JPEG, PNG or WebP image (0 bytes)")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns about every odd file

@@ -107,6 +107,11 @@ def test_an_animation_is_refused(kind):
         open_picture(data, LIMITS)
 
 
+def test_of_no_image_at_all_it_says_so():
+    with pytest.raises(PictureError, match=r"\(0 bytes\)$"):
+        open_picture(b"", LIMITS)
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.8, 0.95])
 def test_half_an_image_is_refused(photo, kind, share):

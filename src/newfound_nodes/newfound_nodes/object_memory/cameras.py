@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.qos import qos_profile_sensor_data
-from sensor_msgs.msg import CameraInfo, Image
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from newfound_core.detection.camera_rays import Calibration
 from newfound_core.errors import ConfigError
@@ -31,20 +31,27 @@ class Camera:
         self._node, self._base = node, f"{namespace}/" if namespace else ""
         self._subscriptions: list[Any] = []
         self._group = MutuallyExclusiveCallbackGroup()
-        self._depth: deque[Image] = deque(maxlen=_KEPT)
-        self._images: deque[Image] = deque(maxlen=_KEPT)
+        self._depth: deque[Image | CompressedImage] = deque(maxlen=_KEPT)
+        self._images: deque[Image | CompressedImage] = deque(maxlen=_KEPT)
         self._info: CameraInfo | None = None
         self.subscribe(
             msg.OpenWorldDetections, node.param("detector"), "detections", on_detections
         )
-        for name, kind, take in (
-            ("depth_topic", Image, self._keep_depth),
-            ("image_topic", Image, self._keep_image),
-            ("camera_info_topic", CameraInfo, self._calibrate),
-        ):
-            if topic := node.param(name):
-                topic = topic if topic.startswith("/") else f"{self._base}{topic}"
-                self._add(kind, topic, take, qos_profile_sensor_data)
+        self._take("depth_topic", node.param("depth_transport"), self._keep_depth)
+        self._take("image_topic", node.param("image_transport"), self._keep_image)
+        self._take("camera_info_topic", "raw", self._calibrate, CameraInfo)
+
+    def _take(
+        self, name: str, transport: str, callback: Callable[[Any], None], raw: type = Image
+    ) -> None:
+        """Listen to the topic that a parameter names, if it names one."""
+        topic = self._node.param(name)
+        if not topic:
+            return
+        topic = topic if topic.startswith("/") else f"{self._base}{topic}"
+        if transport != "raw":
+            topic, raw = f"{topic}/{transport}", CompressedImage
+        self._add(raw, topic, callback, qos_profile_sensor_data)
 
     def subscribe(
         self, kind: type, node: str, topic: str, callback: Callable[["Camera", Any], None]
@@ -64,10 +71,10 @@ class Camera:
             self._node.destroy_subscription(subscription)
         self._subscriptions = []
 
-    def _keep_depth(self, message: Image) -> None:
+    def _keep_depth(self, message: Image | CompressedImage) -> None:
         self._depth.append(message)
 
-    def _keep_image(self, message: Image) -> None:
+    def _keep_image(self, message: Image | CompressedImage) -> None:
         self._images.append(message)
 
     def _calibrate(self, message: CameraInfo) -> None:
@@ -86,11 +93,16 @@ class Camera:
 
     def image_at(self, stamp: Any) -> np.ndarray | None:
         """Colour of a moment."""
-        return _at(self._images, stamp, images.to_rgb)
+        return _at(self._images, stamp, _rgb)
+
+
+def _rgb(message: Image | CompressedImage) -> np.ndarray:
+    decode = images.decode if isinstance(message, CompressedImage) else images.to_rgb
+    return decode(message)
 
 
 def _at(
-    kept: deque[Image], stamp: Any, decode: Callable[[Image], np.ndarray]
+    kept: deque[Image | CompressedImage], stamp: Any, decode: Callable[[Any], np.ndarray]
 ) -> np.ndarray | None:
     wanted = nanoseconds(stamp)
     for message in reversed(kept):

@@ -53,8 +53,10 @@ PARAMETERS = (
         "depth",
         "Depth of each camera, to see that a thing is gone; empty: this is not looked for.",
     ),
+    Parameter("depth_transport", "raw", "How depth is sent.", choices=("raw", "compressedDepth")),
     Parameter("camera_info_topic", "camera_info", "sensor_msgs/CameraInfo of that depth."),
     Parameter("image_topic", "image", "Images of each camera, for views; empty: none are kept."),
+    Parameter("image_transport", "raw", "How they are sent.", choices=("raw", "compressed")),
     Parameter(
         "target_frame",
         "",

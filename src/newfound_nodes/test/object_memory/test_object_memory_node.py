@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real node over DDS; the detector's messages are made here."""
 
-import array
 import os
 import resource
 import signal
@@ -12,14 +11,15 @@ import pytest
 from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import Point, Pose, Quaternion, Transform, Vector3
-from sensor_msgs.msg import CameraInfo, Image, RegionOfInterest
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image, RegionOfInterest
 from std_msgs.msg import Header
 from visualization_msgs.msg import Marker, MarkerArray
 
 from newfound_msgs.msg import OpenWorldDetection, OpenWorldDetections, UnknownObject
 from newfound_msgs.srv import FindObject, ForgetObject, ListObjects
 from newfound_nodes.object_memory.node import ObjectMemoryNode
-from newfound_runtime.images import decode_file
+from newfound_runtime.bag_testing import compressed, compressed_depth
+from newfound_runtime.images import decode_file, depth_message, rgb_message
 from newfound_runtime.testing import UNCONFIGURED, eventually
 
 NODE = "/object_memory"
@@ -38,14 +38,15 @@ def found(label="", x=0.0, y=0.0, z=1.0, unknown_id="", score=0.9):
 class Robot:
     """What a detector and a camera publish, and the services of the memory."""
 
-    def __init__(self, ros, camera=""):
-        self.ros, self.second, self.camera = ros, 10, camera
+    def __init__(self, ros, camera="", *, compressed=False):
+        self.ros, self.second, self.camera, self.compressed = ros, 10, camera, compressed
         detector = f"{camera}/open_world_detector"
         self.detections = ros.publisher(OpenWorldDetections, f"{detector}/detections")
         self.unknowns = ros.publisher(UnknownObject, f"{detector}/unknowns")
-        self.depth, self.image = (
-            ros.publisher(Image, f"{camera}/{t}") for t in ("depth", "image")
-        )
+        kind, topics = Image, ("depth", "image")
+        if compressed:
+            kind, topics = CompressedImage, ("depth/compressedDepth", "image/compressed")
+        self.depth, self.image = (ros.publisher(kind, f"{camera}/{t}") for t in topics)
         self.info = ros.publisher(CameraInfo, f"{camera}/camera_info")
         for publisher in (self.detections, self.unknowns, self.depth, self.image, self.info):
             ros.connected(publisher)
@@ -56,12 +57,15 @@ class Robot:
         frame = f"{self.camera.strip('/') or 'camera'}_optical"
         header = Header(stamp=Time(sec=self.second), frame_id=frame)
         if depth is not None:
-            image = Image(header=header, height=240, width=320, encoding="32FC1", step=1280)
-            image.data = array.array("B", np.full((240, 320), depth, np.float32).tobytes())
-            self.depth.publish(image)
-            colour = Image(header=header, height=240, width=320, encoding="rgb8", step=960)
-            colour.data = array.array("B", bytes([200, 40, 40]) * (320 * 240))
-            self.image.publish(colour)
+            pixels = np.full((240, 320), depth, np.float32)
+            rgb = np.full((240, 320, 3), (200, 40, 40), np.uint8)
+            if self.compressed:
+                stamp = self.second * 10**9
+                self.depth.publish(compressed_depth(stamp, pixels))
+                self.image.publish(compressed(stamp, rgb))
+            else:
+                self.depth.publish(depth_message(header, pixels))
+                self.image.publish(rgb_message(header, rgb))
             time.sleep(0.1)  # another topic: no order is promised
         message = OpenWorldDetections(header=header, detections=list(detections))
         if target is not None:
@@ -94,6 +98,15 @@ def parameters(tmp_path):
 def robot(ros, parameters):
     ros.started(ObjectMemoryNode, **parameters)
     return Robot(ros)
+
+
+@pytest.fixture(params=["raw", "compressed"])
+def any_robot(request, ros, parameters):
+    """One whose images and depth are compressed, and one where they are not."""
+    if request.param == "compressed":
+        parameters |= {"image_transport": "compressed", "depth_transport": "compressedDepth"}
+    ros.started(ObjectMemoryNode, **parameters)
+    return Robot(ros, compressed=request.param == "compressed")
 
 
 def test_where_is_the_mug(robot):
@@ -134,30 +147,30 @@ def test_a_learned_class_renames_what_was_unknown(robot):
     robot.finds("whisk", lambda o: len(o) == 1 and o[0].sightings == 2 and o[0].id == whisk.id)
 
 
-def test_a_thing_that_is_seen_through_is_gone_and_a_hidden_one_is_not(robot):
-    robot.see(found("mug"), depth=0.95)
-    [mug] = robot.finds("mug", lambda o: o)
-    robot.see(depth=0.3)  # a hand before the camera
-    robot.see(found("mug"), depth=0.95)
-    robot.finds("mug", lambda o: o[0].sightings == 2 and o[0].presence > mug.presence)
+def test_a_thing_that_is_seen_through_is_gone_and_a_hidden_one_is_not(any_robot):
+    any_robot.see(found("mug"), depth=0.95)
+    [mug] = any_robot.finds("mug", lambda o: o)
+    any_robot.see(depth=0.3)  # a hand before the camera
+    any_robot.see(found("mug"), depth=0.95)
+    any_robot.finds("mug", lambda o: o[0].sightings == 2 and o[0].presence > mug.presence)
     for _ in range(3):
-        robot.see(depth=1.5)
-    robot.finds("mug", lambda o: o[0].presence < 0.1)
-    assert robot.find("mug", min_presence=0.5) == []
+        any_robot.see(depth=1.5)
+    any_robot.finds("mug", lambda o: o[0].presence < 0.1)
+    assert any_robot.find("mug", min_presence=0.5) == []
 
 
-def test_the_best_view_is_kept_as_a_jpeg(robot):
-    robot.see(found("mug"), depth=0.95)
+def test_the_best_view_is_kept_as_a_jpeg(any_robot):
+    any_robot.see(found("mug"), depth=0.95)
 
     def viewed():
-        objects = robot.find("mug", views=True)
+        objects = any_robot.find("mug", views=True)
         return objects and len(objects[0].view.data) and objects
 
     [mug] = eventually(viewed, "a view")
     view = decode_file(bytes(mug.view.data))
     assert view.shape == (48, 48, 3)
     np.testing.assert_allclose(view.mean((0, 1)), [200, 40, 40], atol=6)
-    assert len(robot.find("mug")[0].view.data) == 0
+    assert len(any_robot.find("mug")[0].view.data) == 0
 
 
 def test_two_cameras_see_one_thing(ros, parameters):
