@@ -3,6 +3,7 @@
 
 import array
 import hashlib
+import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from newfound_nodes.open_world.light import network_digest
 from newfound_nodes.open_world.messages import detections_message
 from newfound_nodes.open_world.services import usable_images
 from newfound_nodes.open_world.session import OpenWorldSession, SessionConfig
-from newfound_runtime.testing import Harness, eventually
+from newfound_runtime.testing import TIMEOUT, Harness, eventually
 from newfound_sim.clip import load_clip
 from newfound_training.detector.coco import read_depth, read_pictures, read_rgb
 from newfound_training.detector.measures import Scene
@@ -92,7 +93,9 @@ class Robot:
         file = folder / "parameters.yaml"
         file.write_text(yaml.safe_dump({NODE: {"ros__parameters": chosen}}))
         self.ros = Harness()
-        self.detections = self.ros.collect(OpenWorldDetections, f"{NODE}/detections")
+        self.detections: list[OpenWorldDetections] = []
+        self._arrived = threading.Event()
+        self.ros.receive(OpenWorldDetections, f"{NODE}/detections", self._take)
         self.unknowns = self.ros.collect(UnknownObject, f"{NODE}/unknowns")
         self.learning = self.ros.collect(LearningStatus, f"{NODE}/learning")
         self._image = self.ros.publisher(Image, "/camera/image_raw")
@@ -110,14 +113,16 @@ class Robot:
         self._number += 1
         header = Header(frame_id="camera")
         header.stamp.sec = self._number
+        self._arrived.clear()
         self._depth.publish(_image(header, "16UC1", shot.depth))
         self._image.publish(_image(header, "rgb8", shot.rgb))
-        return eventually(
-            lambda: next(
-                (d for d in self.detections[-5:] if d.header.stamp.sec == self._number), None
-            ),
-            f"detections of frame {self._number}",
-        )
+        assert self._arrived.wait(TIMEOUT), f"no detections of frame {self._number}"
+        return self.detections[-1]
+
+    def _take(self, message: OpenWorldDetections) -> None:
+        self.detections.append(message)
+        if message.header.stamp.sec == self._number:
+            self._arrived.set()
 
     def learn(self, request: AddUnknownClass.Request, timeout: float = 900.0) -> LearningStatus:
         """Have a thing learned; how it ended."""

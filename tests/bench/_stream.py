@@ -17,7 +17,7 @@ class RoundTrip:
 
     def __init__(self, harness: Harness, topic: str, answer_type: type, answers: str) -> None:
         self.camera = harness.publisher(Image, topic)
-        harness.client.create_subscription(answer_type, answers, self._take, 10)
+        harness.receive(answer_type, answers, self._take)
         self.message, self.number, self.arrived = image(*SIZE), 0, threading.Event()
         harness.connected(self.camera)
         eventually(self.attempt, f"an answer on {answers}", timeout=120)

@@ -39,7 +39,7 @@ class RoundTrip:
 
     def __init__(self, harness: Harness, name: str, message: Image) -> None:
         self.camera = harness.publisher(Image, f"/{name}/image")
-        harness.client.create_subscription(Header, f"/{name}/echo", self.take, 10)
+        harness.receive(Header, f"/{name}/echo", self.take)
         self.message, self.number, self.arrived = message, 0, threading.Event()
         harness.connected(self.camera)
         eventually(self.attempt)
