@@ -66,11 +66,10 @@ def measure(
     harness = Harness()
     answers: list[tuple[float, str]] = []  # when, and by which model
     try:
-        harness.client.create_subscription(
+        harness.receive(
             Classification,
             f"{NODE}/classification",
             lambda m: answers.append((time.monotonic(), m.model)),
-            100,
         )
         given = {"checkpoint": base, "base": base, "task_root": root, "held_tasks": held,
                  "backend": backend, "adapt": adapt, "threads": 1}  # fmt: skip

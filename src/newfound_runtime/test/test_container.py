@@ -206,8 +206,10 @@ def test_an_exception_in_a_service_of_one_node_stops_nothing(ros):
 
 
 def test_a_single_node_executable_exits_with_zero_on_ctrl_c(ros):
-    process = ros.process("-m", "newfound_runtime.testing")
-    eventually(lambda: ros.state("/echo") == ACTIVE)
+    # By a name of its own: another node that answers would have it interrupted while it starts.
+    name = ("--ros-args", "-r", "__node:=interrupted")
+    process = ros.process("-m", "newfound_runtime.testing", *name)
+    ros.becomes_active("/interrupted")
     process.send_signal(signal.SIGINT)
     text, _ = process.communicate(timeout=30)
     assert process.returncode == 0, text
@@ -216,8 +218,9 @@ def test_a_single_node_executable_exits_with_zero_on_ctrl_c(ros):
 
 def test_a_second_ctrl_c_does_not_keep_a_node_from_saving_its_state(ros):
     """Of an impatient person, or of systemd and `ros2 launch`, which both send one."""
-    process = ros.process(str(Path(__file__).with_name("slow_ending.py")))
-    eventually(lambda: ros.state("/echo") == ACTIVE)
+    name = ("--ros-args", "-r", "__node:=slow_ending")
+    process = ros.process(str(Path(__file__).with_name("slow_ending.py")), *name)
+    ros.becomes_active("/slow_ending")
     process.send_signal(signal.SIGINT)
     while "saving" not in process.stdout.readline():
         pass
